@@ -1,0 +1,50 @@
+# `make demo` and `make test` need only Python >= 3.11 with its venv module, a C++17 compiler and make.
+#   PYTHON=/path/to/python3   CXX=/path/to/compiler   DEVICE=auto|host|cuda (demo, bench)   PYTEST_ARGS='-k queue'
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test lint format gpu-test clean venv venv-test venv-lint
+
+DEVICE ?= auto
+PYTEST_ARGS ?=
+VENV := .venv
+TEST_VENV := .venv-test
+CXX_SOURCES = $(shell find kernels cupy_turbo tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.h')
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
+
+demo: venv ## write Shakespeare with the demo model, on the GPU if there is one
+	@$(VENV)/bin/cupy-turbo generate "ROMEO:" --device $(DEVICE) --max-tokens 200 --temperature 0.8 --seed 1
+
+test: venv-test ## run every test that needs no GPU; NVRTC compiles every kernel for every architecture
+	$(TEST_VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+lint: venv-lint ## ruff, mypy (strict) and clang-format; changes nothing
+	$(TEST_VENV)/bin/ruff check .
+	$(TEST_VENV)/bin/ruff format --check .
+	$(TEST_VENV)/bin/mypy
+	$(TEST_VENV)/bin/clang-format --dry-run -Werror $(CXX_SOURCES)
+
+format: venv-lint ## let ruff and clang-format rewrite the files
+	$(TEST_VENV)/bin/ruff check --fix .
+	$(TEST_VENV)/bin/ruff format .
+	$(TEST_VENV)/bin/clang-format -i $(CXX_SOURCES)
+
+clean: ## remove the environments and everything built or cached here (not ~/.cache/cupy_turbo)
+	rm -rf $(VENV) $(TEST_VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+venv:
+ifeq ($(DEVICE),host)
+	@sh tools/check_compiler.sh
+	@sh tools/setup_venv.sh $(VENV)
+else
+	@sh tools/setup_venv.sh $(VENV) cuda
+endif
+
+venv-test:
+	@sh tools/check_compiler.sh
+	@sh tools/setup_venv.sh $(TEST_VENV) cuda12 gguf test
+
+venv-lint:
+	@sh tools/setup_venv.sh $(TEST_VENV) lint

@@ -1,0 +1,1 @@
+"""What users call: `LLM`, `SamplingParams` and the outputs."""

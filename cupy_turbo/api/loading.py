@@ -1,0 +1,146 @@
+"""From a model's name to everything that an engine needs, in the order that fails earliest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cupy_turbo.api.sizing import choose_limits, choose_num_blocks, engine_config
+from cupy_turbo.checkpoint import Checkpoint, open_checkpoint
+from cupy_turbo.core.dtypes import FLOAT_TYPES, parse_dtype
+from cupy_turbo.core.errors import InvalidRequestError
+from cupy_turbo.core.protocols import Device
+from cupy_turbo.device import open_device
+from cupy_turbo.engine.config import EngineConfig
+from cupy_turbo.models.config import ModelConfig
+from cupy_turbo.models.kv_cache import KVCache
+from cupy_turbo.models.language_model import CausalLanguageModel
+from cupy_turbo.models.llama import Llama
+from cupy_turbo.models.rope import rope_table
+from cupy_turbo.models.slot_state import SlotState
+from cupy_turbo.models.step import StepLimits
+from cupy_turbo.models.weights import LlamaWeights, load_weights
+from cupy_turbo.models.workspace import Workspace
+from cupy_turbo.text.tokenizer import Tokenizer, open_tokenizer
+
+
+@dataclass
+class LoadedModel:
+    """A model on its device, sized and ready for an engine."""
+
+    name: str
+    config: ModelConfig
+    tokenizer: Tokenizer
+    device: Device
+    dtype: np.dtype
+    language_model: CausalLanguageModel
+    engine_config: EngineConfig
+    eos_token_ids: tuple[int, ...]
+
+    def close(self) -> None:
+        """Free the device; the model cannot run afterwards."""
+        del self.language_model
+        self.device.close()
+
+
+def load_model(
+    model: str | Path,
+    *,
+    device: str,
+    dtype: str,
+    max_model_len: int | None,
+    max_num_seqs: int | None,
+    max_num_batched_tokens: int | None,
+    block_size: int,
+    gpu_memory_utilization: float,
+    phases: int,
+    revision: str | None,
+    progress: bool,
+) -> LoadedModel:
+    """Read the configuration, check every option, then open the device and load; see `LLM` for the parameters."""
+    if not 0 < gpu_memory_utilization <= 1:
+        raise InvalidRequestError(
+            f"gpu_memory_utilization must be > 0 and <= 1, got {gpu_memory_utilization}",
+            parameter="gpu_memory_utilization",
+            value=gpu_memory_utilization,
+        )
+    if phases not in (1, 2):
+        raise InvalidRequestError(
+            f"phases must be 1 (synchronous) or 2 (one batch ahead), got {phases}", parameter="phases", value=phases
+        )
+    checkpoint = open_checkpoint(model, revision=revision)
+    config = checkpoint.config
+    chosen = _choose_dtype(dtype, config)
+    tokenizer = open_tokenizer(checkpoint.tokenizer_source)
+    opened = open_device(device)
+    try:
+        limits = choose_limits(
+            config,
+            opened,
+            max_model_len=max_model_len,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            block_size=block_size,
+        )
+        weights = load_weights(checkpoint, config, opened, chosen, progress=progress)
+        language_model, num_blocks = build_language_model(
+            config,
+            weights,
+            opened,
+            chosen,
+            limits,
+            gpu_memory_utilization=gpu_memory_utilization,
+            vocab_limit=min(config.vocab_size, tokenizer.vocab_size),
+        )
+        settings = engine_config(limits, num_blocks=num_blocks, phases=phases)
+    except BaseException:
+        opened.close()
+        raise
+    return LoadedModel(
+        str(model), config, tokenizer, opened, chosen, language_model, settings, _eos_token_ids(checkpoint, tokenizer)
+    )
+
+
+def build_language_model(
+    config: ModelConfig,
+    weights: LlamaWeights,
+    device: Device,
+    dtype: np.dtype,
+    limits: StepLimits,
+    *,
+    gpu_memory_utilization: float = 0.9,
+    num_blocks: int | None = None,
+    vocab_limit: int | None = None,
+) -> tuple[CausalLanguageModel, int]:
+    """Take every buffer and put the network together; return it and the blocks of its KV pool.
+
+    The pool comes last and takes what is left, unless `num_blocks` says its size.
+    """
+    with device:
+        state = SlotState(device, limits)
+        workspace = Workspace(device, config, limits, dtype)
+        cos_sin = device.upload(rope_table(config, limits.max_model_len))
+        if num_blocks is None:
+            num_blocks = choose_num_blocks(
+                config, limits, dtype, device, gpu_memory_utilization=gpu_memory_utilization
+            )
+        cache = KVCache(device, config, num_blocks=num_blocks, block_size=limits.block_size, dtype=dtype)
+        network = Llama(config, weights, cos_sin, cache, state, workspace)
+    return CausalLanguageModel(network, vocab_limit=vocab_limit or config.vocab_size), num_blocks
+
+
+def _choose_dtype(dtype: str, config: ModelConfig) -> np.dtype:
+    chosen = config.dtype if dtype == "auto" else parse_dtype(dtype)
+    if chosen not in FLOAT_TYPES:
+        names = ", ".join(each.name for each in FLOAT_TYPES)
+        raise InvalidRequestError(f"dtype must be auto, {names}, got {dtype!r}", parameter="dtype", value=dtype)
+    return chosen
+
+
+def _eos_token_ids(checkpoint: Checkpoint, tokenizer: Tokenizer) -> tuple[int, ...]:
+    """What ends an answer: the checkpoint's own list, or else the tokenizer's end-of-sequence token."""
+    if checkpoint.config.eos_token_ids:
+        return checkpoint.config.eos_token_ids
+    return () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)

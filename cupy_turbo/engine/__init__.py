@@ -1,0 +1,1 @@
+"""Scheduling, the executor thread and the ring of batches between them."""

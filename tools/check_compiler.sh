@@ -8,11 +8,12 @@ works() {
 
 if [ -n "${CXX:-}" ]; then
     works "$CXX" && exit 0
-    echo "cupy_turbo: CXX=$CXX is not a working C++17 compiler: set CXX to one, or unset it to use g++ or clang++." >&2
+    echo "cupy_turbo: CXX=$CXX is not a working C++17 compiler: set CXX to one, or unset it to use g++." >&2
     exit 1
 fi
 for compiler in g++ clang++ c++; do
     works "$compiler" && exit 0
 done
-echo "cupy_turbo: no C++17 compiler found, which runs the kernels without a GPU: install one (Debian, Ubuntu: apt-get install g++) or set CXX to its path." >&2
+echo "cupy_turbo: no C++17 compiler found, which runs the kernels without a GPU: install one (Debian, Ubuntu: apt-get \
+install g++) or set CXX to its path." >&2
 exit 1

@@ -56,7 +56,10 @@ def choose_extra(driver: Driver | None) -> tuple[str, str]:
         return "", "no NVIDIA GPU found"
     major, minor = driver.cuda_version
     if major < OLDEST_CUDA:
-        return "", f"the NVIDIA driver runs CUDA {major}.{minor} at most, which is too old: update it to one for CUDA 12"
+        return (
+            "",
+            f"the NVIDIA driver runs CUDA {major}.{minor} at most, too old: update it to one for CUDA 12 or newer",
+        )
     if driver.init_error:
         return "", f"the NVIDIA driver does not start (CUDA error {driver.init_error}): see what `nvidia-smi` says"
     if driver.num_gpus == 0:

@@ -23,14 +23,16 @@ find_python() {
         fi
     done
     [ -z "${PYTHON:-}" ] || stop "PYTHON=$PYTHON is not a Python 3.11 or newer: set PYTHON to the path of one."
-    stop "no Python 3.11 or newer found: install one (Debian 12, Ubuntu 24.04: apt-get install python3 python3-venv) or set PYTHON to its path."
+    stop "no Python 3.11 or newer found: install one (Debian 12, Ubuntu 24.04: apt-get install python3 python3-venv) \
+or set PYTHON to its path."
 }
 
 make_venv() {
     # Debian ships Python without ensurepip, and `-m venv` then fails half-way with a page of text.
     "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 ||
-        stop "$python cannot make virtual environments: install its venv module (Debian, Ubuntu: apt-get install python3-venv) or set PYTHON to another Python."
-    "$python" -m venv --clear "$folder" || stop "$python could not make the virtual environment $folder: see its message above."
+        stop "$python cannot make virtual environments: install its venv module (Debian, Ubuntu: apt-get install \
+python3-venv) or set PYTHON to another Python."
+    "$python" -m venv --clear "$folder" || stop "$python could not make the environment $folder: see its message above."
 }
 
 python=$(find_python)
@@ -52,5 +54,6 @@ fi
 is_new_enough "$folder/bin/python" || make_venv
 printf 'Installing cupy_turbo%s into %s ...\n' "${extras:+[$extras]}" "$folder" >&2
 "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --editable ".${extras:+[$extras]}" ||
-    stop "pip could not install what cupy_turbo${extras:+[$extras]} needs: its message is above; check the network, or PIP_INDEX_URL for a mirror."
+    stop "pip could not install what cupy_turbo${extras:+[$extras]} needs: its message is above; check the network, \
+or set PIP_INDEX_URL to a mirror."
 printf '%s\n' "$wanted" >"$installed"

@@ -1,0 +1,89 @@
+// host_vec - Vec on the host, written with the compiler's vector extension so that it always becomes SIMD code.
+#pragma once
+
+template <int N>
+struct TurboLanes {
+    typedef float floats __attribute__((vector_size(4 * N)));
+    typedef unsigned words __attribute__((vector_size(4 * N)));
+    typedef unsigned short shorts __attribute__((vector_size(2 * N)));
+};
+
+template <class T, int N>
+TURBO_DEVICE void turbo_check_alignment(const T* p) {
+    constexpr unsigned long BYTES = sizeof(T) * N < 16 ? sizeof(T) * N : 16;
+    if (__builtin_expect((reinterpret_cast<unsigned long>(p) & (BYTES - 1)) != 0, 0))
+        turbo_fail("accesses a vector at a misaligned address");
+}
+template <class T, int N>
+TURBO_DEVICE Vec<T, N> load_vec(const T* p) {
+    turbo_check_alignment<T, N>(p);
+    Vec<T, N> r;
+    __builtin_memcpy(&r, p, sizeof r);
+    return r;
+}
+template <class T, int N>
+TURBO_DEVICE Vec<T, N> load_vec_stream(const T* p) {
+    return load_vec<T, N>(p);
+}
+template <class T, int N>
+TURBO_DEVICE void store_vec(T* p, Vec<T, N> value) {
+    turbo_check_alignment<T, N>(p);
+    __builtin_memcpy(p, &value, sizeof value);
+}
+
+template <int N>
+TURBO_DEVICE typename TurboLanes<N>::floats turbo_lanes(const Vec<float, N>& a) {
+    return turbo_bit_cast<typename TurboLanes<N>::floats>(a);
+}
+template <int N>
+TURBO_DEVICE typename TurboLanes<N>::floats turbo_lanes(const Vec<bf16, N>& a) {
+    using Words = typename TurboLanes<N>::words;
+    const auto shorts = turbo_bit_cast<typename TurboLanes<N>::shorts>(a);
+    return turbo_bit_cast<typename TurboLanes<N>::floats>(__builtin_convertvector(shorts, Words) << 16);
+}
+template <int N>
+TURBO_DEVICE typename TurboLanes<N>::floats turbo_lanes(const Vec<half, N>& a) {
+    using Floats = typename TurboLanes<N>::floats;
+    using Words = typename TurboLanes<N>::words;
+#if defined(__F16C__)
+    typedef short Eight __attribute__((vector_size(16)));
+    if constexpr (N == 8) return __builtin_ia32_vcvtph2ps256(turbo_bit_cast<Eight>(a));
+#endif
+    const auto bits = __builtin_convertvector(turbo_bit_cast<typename TurboLanes<N>::shorts>(a), Words);
+    const Words magnitude = (bits & 0x7fffu) << 13, sign = (bits & 0x8000u) << 16;
+    const Floats scaled = turbo_bit_cast<Floats>(magnitude) * 5.192296858534828e33f;  // as turbo_half_to_float
+    const Words special = turbo_bit_cast<Words>(magnitude >= 0x0f800000u);
+    const Words finite = turbo_bit_cast<Words>(scaled);
+    return turbo_bit_cast<Floats>(sign | (special & (magnitude | 0x7f800000u)) | (~special & finite));
+}
+
+template <class T, int N>
+TURBO_DEVICE Vec<float, N> to_float(const Vec<T, N>& a) {
+    return turbo_bit_cast<Vec<float, N>>(turbo_lanes(a));
+}
+template <class T, int N>
+TURBO_DEVICE Vec<T, N> from_float(const Vec<float, N>& a) {
+    Vec<T, N> r;
+    for (int i = 0; i < N; ++i) r.v[i] = from_float<T>(a.v[i]);
+    return r;
+}
+
+// Sum of the lanes, halving: 1 + log2(N) additions deep.
+template <int N>
+TURBO_DEVICE float turbo_lane_sum(typename TurboLanes<N>::floats a) {
+    if constexpr (N == 1) return a[0];
+    else {
+        typename TurboLanes<N / 2>::floats low, high;
+        __builtin_memcpy(&low, &a, sizeof low);
+        __builtin_memcpy(&high, reinterpret_cast<const char*>(&a) + sizeof low, sizeof high);
+        return turbo_lane_sum<N / 2>(low + high);
+    }
+}
+template <class T, class U, int N>
+TURBO_DEVICE float dot(const Vec<T, N>& a, const Vec<U, N>& b, float acc) {
+    return acc + turbo_lane_sum<N>(turbo_lanes(a) * turbo_lanes(b));
+}
+template <class T, int N>
+TURBO_DEVICE void axpy(Vec<float, N>& acc, float scale, const Vec<T, N>& a) {
+    acc = turbo_bit_cast<Vec<float, N>>(turbo_lanes(acc) + scale * turbo_lanes(a));
+}

@@ -1,0 +1,1 @@
+"""Queue, Stream, Event, Context, errors and the device protocols: nouns without a back end."""

@@ -87,3 +87,11 @@ template <class T, int N>
 TURBO_DEVICE void axpy(Vec<float, N>& acc, float scale, const Vec<T, N>& a) {
     acc = turbo_bit_cast<Vec<float, N>>(turbo_lanes(acc) + scale * turbo_lanes(a));
 }
+template <class T, class U, int N>
+TURBO_DEVICE void multiply_add(Vec<float, N>& acc, const Vec<T, N>& a, const Vec<U, N>& b) {
+    acc = turbo_bit_cast<Vec<float, N>>(turbo_lanes(acc) + turbo_lanes(a) * turbo_lanes(b));
+}
+template <int N>
+TURBO_DEVICE float lane_sum(const Vec<float, N>& a) {
+    return turbo_lane_sum<N>(turbo_lanes(a));
+}

@@ -119,6 +119,23 @@ TURBO_DEVICE void axpy(Vec<float, N>& acc, float scale, const Vec<T, N>& a) {
     for (int i = 0; i < N; ++i) acc[i] = fmaf(scale, to_float(a[i]), acc[i]);
 }
 
+// acc[i] += a[i] * b[i]: N independent chains, to be added up once by `lane_sum`.
+template <class T, class U, int N>
+TURBO_DEVICE void multiply_add(Vec<float, N>& acc, const Vec<T, N>& a, const Vec<U, N>& b) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) acc[i] = fmaf(to_float(a[i]), to_float(b[i]), acc[i]);
+}
+
+// Sum of the elements.
+template <int N>
+TURBO_DEVICE float lane_sum(const Vec<float, N>& a) {
+    float sum = a[0];
+#pragma unroll
+    for (int i = 1; i < N; ++i) sum += a[i];
+    return sum;
+}
+
 #else
 #include "host_vec.cuh"
+
 #endif

@@ -67,8 +67,8 @@ class LLM:
     --------
     >>> from cupy_turbo import LLM, SamplingParams
     >>> with LLM("demo", device="host") as llm:
-    ...     output = llm.generate("ROMEO:", SamplingParams(temperature=0, max_tokens=8))
-    >>> output.outputs[0].finish_reason
+    ...     outputs = llm.generate("ROMEO:", SamplingParams(temperature=0, max_tokens=8))
+    >>> outputs[0].outputs[0].finish_reason
     'length'
     """
 
@@ -120,7 +120,7 @@ class LLM:
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         use_tqdm: bool = True,
-    ) -> Any:
+    ) -> list[RequestOutput]:
         """Complete one prompt or many, all at once, and return when every one has ended.
 
         Parameters
@@ -134,9 +134,9 @@ class LLM:
 
         Returns
         -------
-        RequestOutput or list of RequestOutput
-            One for one prompt; for a list, a list in the order of the prompts. A request that failed on the device
-            has ``finish_reason`` "error" and says why in ``error``; the others are not touched by it.
+        list of RequestOutput
+            In the order of the prompts; one element for one prompt. A request that failed on the device has
+            ``finish_reason`` "error" and says why in ``error``; the others are not touched by it.
 
         Raises
         ------
@@ -145,9 +145,8 @@ class LLM:
         EngineDeadError
             If the engine is closed or its device died.
         """
-        if is_single_prompt(prompts):
-            return self._complete([self._builder.tokenize(prompts)], sampling_params, use_tqdm)[0]
-        return self._complete([self._builder.tokenize(prompt) for prompt in prompts], sampling_params, use_tqdm)
+        listed = [prompts] if is_single_prompt(prompts) else prompts
+        return self._complete([self._builder.tokenize(prompt) for prompt in listed], sampling_params, use_tqdm)
 
     def chat(
         self,
@@ -156,7 +155,7 @@ class LLM:
         *,
         use_tqdm: bool = True,
         **template_options: Any,
-    ) -> Any:
+    ) -> list[RequestOutput]:
         """Answer a conversation or a list of conversations; like `generate`, behind the model's chat template.
 
         Parameters
@@ -166,10 +165,8 @@ class LLM:
         **template_options
             Passed to the template.
         """
-        if not messages or isinstance(messages[0], Mapping):
-            prompt = self._chat_prompt(messages, template_options)  # type: ignore[arg-type]
-            return self._complete([prompt], sampling_params, use_tqdm)[0]
-        prompts = [self._chat_prompt(each, template_options) for each in messages]  # type: ignore[arg-type]
+        is_single = not messages or isinstance(messages[0], Mapping)
+        prompts = [self._chat_prompt(each, template_options) for each in ([messages] if is_single else messages)]  # type: ignore[arg-type]
         return self._complete(prompts, sampling_params, use_tqdm)
 
     def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> Iterator[StreamDelta]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +59,9 @@ class Engine:
         Where it runs.
     config : EngineConfig
         Sizes.
+    observe : callable, optional
+        Called on the engine thread with each batch that has been read, before it is filled again; its events then
+        measure time. For timelines and benchmarks.
 
     Notes
     -----
@@ -66,8 +70,15 @@ class Engine:
     of batch k is known. **Source:** TurboMind `engine/engine.cc`.
     """
 
-    def __init__(self, model: LanguageModel, device: Device, config: EngineConfig) -> None:
-        self.config, self.device = config, device
+    def __init__(
+        self,
+        model: LanguageModel,
+        device: Device,
+        config: EngineConfig,
+        *,
+        observe: Callable[[BatchData], None] | None = None,
+    ) -> None:
+        self.config, self.device, self._observe = config, device, observe
         self._slots = SlotTable(config.max_num_seqs)
         self._blocks = BlockManager(config.num_blocks, config.max_num_seqs)
         self._scheduler = Scheduler(config.limits, self._slots, self._blocks)
@@ -77,7 +88,10 @@ class Engine:
         self._commands: Queue[Request | _Cancel] = Queue()
         self._outbound: Queue[BatchData] = Queue()
         self._inbound: Queue[BatchData] = Queue()
-        self._free = deque(BatchData(device, config.limits, phase=phase) for phase in range(config.phases))
+        timing = observe is not None
+        self._free = deque(
+            BatchData(device, config.limits, phase=phase, timing=timing) for phase in range(config.phases)
+        )
         self._under_way = 0
         self._death: BaseException | None = None
         context = Context(stream=Stream.create(device=device))
@@ -198,6 +212,8 @@ class Engine:
             batch.fetched.sync()
         except CupyTurboError as failure:
             error = error or failure
+        if self._observe is not None and error is None:
+            self._observe(batch)
         slots = np.unique(batch.perm[batch.perm >= 0])
         self._slots.in_flight[slots] -= 1
         self._free.append(batch)

@@ -89,7 +89,7 @@ class Context:
 class _Frame:
     """One entering of a context, with what it had then: assigning to the context afterwards changes nothing here."""
 
-    __slots__ = ("allocator", "context", "left", "pinned", "stream", "_activation")
+    __slots__ = ("_activation", "allocator", "context", "left", "pinned", "stream")
 
     def __init__(self, context: Context) -> None:
         self.context = context

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from cupy_turbo.core.errors import QueueClosed, QueueEmpty, QueueFull
+from cupy_turbo.core.waiters import Waiters, deadline_after
 
 T = TypeVar("T")
 
@@ -93,8 +93,8 @@ class Queue(Generic[T]):
         self._pushed = self._popped = self._aborted = 0
         # Re-entrant: the garbage collector may run, inside any of the sections below, a destructor that closes us.
         self._lock = threading.RLock()
-        self._not_empty = _Waiters(self._lock)
-        self._not_full = _Waiters(self._lock)
+        self._not_empty = Waiters(self._lock)
+        self._not_full = Waiters(self._lock)
 
     def push(self, item: T, *, timeout: float | None = None) -> None:
         """Add an item at the back, waiting while the queue is full.
@@ -120,7 +120,7 @@ class Queue(Generic[T]):
         >>> len(queue)
         1
         """
-        deadline = _deadline(timeout)
+        deadline = deadline_after(timeout)
         with self._lock:
             while True:
                 try:
@@ -165,7 +165,7 @@ class Queue(Generic[T]):
         Traceback (most recent call last):
         cupy_turbo.core.errors.QueueEmpty: the queue is empty
         """
-        deadline = _deadline(timeout)
+        deadline = deadline_after(timeout)
         with self._lock:
             while True:
                 try:
@@ -289,37 +289,3 @@ class Queue(Generic[T]):
         self._popped += 1
         self._not_full.notify()
         return item
-
-
-class _Waiters:
-    """A condition that counts who sleeps on it."""
-
-    def __init__(self, lock: threading.RLock) -> None:
-        self._condition = threading.Condition(lock)
-        self.count = 0
-        self.notify = self._condition.notify
-        self.notify_all = self._condition.notify_all
-
-    def sleep(self, deadline: float | None) -> bool:
-        """Wait for a notification or the deadline; false if the deadline had passed before."""
-        remaining = None if deadline is None else min(deadline - time.monotonic(), threading.TIMEOUT_MAX)
-        if remaining is not None and remaining <= 0:
-            return False
-        self.count += 1
-        try:
-            self._condition.wait(remaining)
-        except BaseException:
-            # Ctrl-C may come just after a notification, which then belongs to somebody else who sleeps.
-            self._condition.notify()
-            raise
-        finally:
-            self.count -= 1
-        return True
-
-
-def _deadline(timeout: float | None) -> float | None:
-    if timeout is None:
-        return None
-    if not timeout >= 0:  # written so that NaN fails too
-        raise ValueError(f"timeout must be >= 0 seconds, or None to wait without a limit, got {timeout!r}")
-    return time.monotonic() + timeout

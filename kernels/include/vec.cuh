@@ -35,27 +35,28 @@ struct TurboWord<2> {
     using type = unsigned short;
 };
 
-// Read once: past the L1 cache, through the read-only path.
+// Read once: past the L1 cache, through the read-only path. Volatile, so that a batch of loads stays a batch: the
+// compiler would otherwise sink each load to its use and leave one in flight.
 TURBO_DEVICE uint4 turbo_load_stream(const uint4* p) {
     uint4 r;
-    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
         : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
         : "l"(p));
     return r;
 }
 TURBO_DEVICE uint2 turbo_load_stream(const uint2* p) {
     uint2 r;
-    asm("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(p));
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(p));
     return r;
 }
 TURBO_DEVICE unsigned turbo_load_stream(const unsigned* p) {
     unsigned r;
-    asm("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(r) : "l"(p));
+    asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(r) : "l"(p));
     return r;
 }
 TURBO_DEVICE unsigned short turbo_load_stream(const unsigned short* p) {
     unsigned short r;
-    asm("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(r) : "l"(p));
+    asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(r) : "l"(p));
     return r;
 }
 

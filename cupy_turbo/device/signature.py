@@ -6,12 +6,14 @@ that wants float reads zeros. So every argument is converted to what the kernel'
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import ml_dtypes
 import numpy as np
 
 from cupy_turbo.core.dtypes import c_name, from_c_name
@@ -90,39 +92,50 @@ class Signature:
     def _scalar(self, parameter: Parameter, value: object) -> np.generic:
         dtype = parameter.dtype
         assert dtype is not None, parameter
-        where = f"{self.name}: {parameter}"
-        if dtype.kind in "iu":
+        kind, low, high = _range(dtype)
+        if kind == "integer":
             if not isinstance(value, (int, np.integer, np.bool_)):
-                raise TypeError(f"{where} takes an integer, got {value!r}")
-            limits = np.iinfo(dtype)
-            if not limits.min <= int(value) <= limits.max:
-                raise OverflowError(f"{where} holds {limits.min} to {limits.max}, got {value}")
-        elif dtype.kind == "b":
+                raise TypeError(f"{self.name}: {parameter} takes an integer, got {value!r}")
+            if not low <= int(value) <= high:
+                raise OverflowError(f"{self.name}: {parameter} holds {low} to {high}, got {value}")
+        elif kind == "bool":
             if not isinstance(value, (bool, np.bool_)):
-                raise TypeError(f"{where} takes a bool, got {value!r}")
+                raise TypeError(f"{self.name}: {parameter} takes a bool, got {value!r}")
         else:
             if not isinstance(value, (int, float, np.integer, np.floating)):
-                raise TypeError(f"{where} takes a number, got {value!r}")
-            limit = float(np.finfo(dtype).max)
-            if math.isfinite(value) and abs(value) > limit:
-                raise OverflowError(f"{where} holds finite values up to {limit:g}, got {value!r}")
+                raise TypeError(f"{self.name}: {parameter} takes a number, got {value!r}")
+            if not low <= value <= high and math.isfinite(value):
+                raise OverflowError(f"{self.name}: {parameter} holds finite values up to {high:g}, got {value!r}")
         scalar: np.generic = dtype.type(value)
         return scalar
 
     def _pointer(self, parameter: Parameter, value: object) -> Array | None:
         if value is None:
             return None
-        where = f"{self.name}: {parameter}"
         if isinstance(value, np.ndarray):
-            raise TypeError(f"{where} takes a device array, got a NumPy array: device.upload(array) makes one")
+            raise TypeError(
+                f"{self.name}: {parameter} takes a device array, got a NumPy array: device.upload(array) makes one"
+            )
         dtype, flags = getattr(value, "dtype", None), getattr(value, "flags", None)
         if dtype is None or flags is None:
-            raise TypeError(f"{where} takes a device array or None, got {value!r}")
+            raise TypeError(f"{self.name}: {parameter} takes a device array or None, got {value!r}")
         if parameter.dtype is not None and dtype != parameter.dtype:
-            raise TypeError(f"{where} takes {parameter.dtype} elements, got an array of {dtype}")
+            raise TypeError(f"{self.name}: {parameter} takes {parameter.dtype} elements, got an array of {dtype}")
         if not flags.c_contiguous:
-            raise ValueError(f"{where} takes a C-contiguous array, got strides that are not: a kernel sees no strides")
+            raise ValueError(f"{self.name}: {parameter} takes a C-contiguous array: a kernel sees no strides")
         return value  # type: ignore[return-value]
+
+
+@functools.cache
+def _range(dtype: np.dtype) -> tuple[str, float, float]:
+    """Kind of a scalar, and its least and greatest finite value; cached, for a launch asks once an argument."""
+    if dtype.kind in "iu":
+        integers = np.iinfo(dtype)
+        return "integer", integers.min, integers.max
+    if dtype.kind == "b":
+        return "bool", 0, 1
+    greatest = float(ml_dtypes.finfo(dtype).max)
+    return "float", -greatest, greatest
 
 
 def parse_signature(text: str, name: str, defines: Mapping[str, str | int]) -> Signature:

@@ -1,0 +1,1 @@
+"""Networks: configuration, weights, and the forward pass assembled from ops."""

@@ -1,11 +1,12 @@
 # `make demo` and `make test` need only Python >= 3.11 with its venv module, a C++17 compiler and make.
-#   PYTHON=/path/to/python3   CXX=/path/to/compiler   DEVICE=auto|host|cuda (demo, bench)   PYTEST_ARGS='-k queue'
+#   PYTHON=/path/to/python3   CXX=/path/to/compiler   DEVICE=auto|host|cuda (demo)   PYTEST_ARGS='-k queue'
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint format gpu-test clean venv venv-test venv-lint
+.PHONY: help demo test lint format gpu-test bench clean venv venv-test venv-lint
 
 DEVICE ?= auto
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 VENV := .venv
 TEST_VENV := .venv-test
 CXX_SOURCES = $(shell find kernels cupy_turbo tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.h')
@@ -29,6 +30,10 @@ format: venv-lint ## let ruff and clang-format rewrite the files
 	$(TEST_VENV)/bin/ruff check --fix .
 	$(TEST_VENV)/bin/ruff format .
 	$(TEST_VENV)/bin/clang-format -i $(CXX_SOURCES)
+
+bench: venv ## milliseconds per decode step and per prefill of random weights on the GPU, beside the hardware's floor
+	@$(VENV)/bin/python tools/detect_cuda_extra.py --require >/dev/null
+	$(VENV)/bin/python tools/gpu_report.py speed --device cuda $(BENCH_ARGS)
 
 clean: ## remove the environments and everything built or cached here (not ~/.cache/cupy_turbo)
 	rm -rf $(VENV) $(TEST_VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -8,7 +8,7 @@
 //           warp is staged in shared memory.
 // Cost      reads rows * vocab_limit floats once; bound by memory.
 // Source    keys of (ordered logit, inverted index), whose maximum needs no second pass. Oracle:
-//           testing/reference.py::argmax
+//           testing/reference_sampling.py::argmax
 // Variants  -
 #include "turbo.cuh"
 #include "logits.cuh"

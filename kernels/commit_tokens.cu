@@ -9,7 +9,7 @@
 // Masked    rows whose slot is -1 or has finished
 // Launch    grid (ceil(rows / threads),)  block (threads,); a thread a row. Nothing is staged.
 // Cost      reads max_stop_ids + 7 integers a row; bound by latency.
-// Source    TurboMind's StopCriteria, and its kUnprep.  Oracle: testing/reference.py::commit_tokens
+// Source    TurboMind's StopCriteria, and its kUnprep.  Oracle: testing/reference_sampling.py::commit_tokens
 // Variants  -
 #include "turbo.cuh"
 

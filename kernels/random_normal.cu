@@ -5,7 +5,7 @@
 // Shapes    out: (count,) TYPE;  std: float, standard deviation;  seed: uint64
 // Launch    grid (blocks,)  block (threads,), threads <= 1024; any numbers give the same result. Nothing is staged.
 // Cost      writes count elements; some 30 instructions each.
-// Source    Box & Muller 1958; Salmon et al. 2011 (Philox).  Oracle: testing/reference.py::random_normal
+// Source    Box & Muller 1958; Salmon et al. 2011 (Philox).  Oracle: testing/reference_sampling.py::random_normal
 // Variants  TYPE=float|half|bf16
 #include "turbo.cuh"
 

@@ -17,7 +17,7 @@
 // Cost      reads the row 2 times, and 3 times more for each of top-k and top-p; the L2 cache serves all but the
 //           first.
 // Source    radix select on ordered float bits; exponential race = Gumbel-max (Maddison et al. 2014); Philox: Salmon
-//           et al. 2011. Oracle: testing/reference.py::sampling_distribution
+//           et al. 2011. Oracle: testing/reference_sampling.py::sampling_weights, race_speeds
 // Variants  -
 #include "turbo.cuh"
 #include "logits.cuh"

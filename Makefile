@@ -31,8 +31,8 @@ format: venv-lint ## let ruff and clang-format rewrite the files
 	$(TEST_VENV)/bin/ruff format .
 	$(TEST_VENV)/bin/clang-format -i $(CXX_SOURCES)
 
-bench: venv ## milliseconds per decode step and per prefill of random weights on the GPU, beside the hardware's floor
-	@$(VENV)/bin/python tools/detect_cuda_extra.py --require >/dev/null
+bench: ## milliseconds per decode step and per prefill of random weights on the GPU, beside the hardware's floor
+	@sh tools/setup_venv.sh $(VENV) 'cuda!'
 	$(VENV)/bin/python tools/gpu_report.py speed --device cuda $(BENCH_ARGS)
 
 clean: ## remove the environments and everything built or cached here (not ~/.cache/cupy_turbo)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Make a virtual environment with this project in it, editable:  sh tools/setup_venv.sh FOLDER [EXTRA...]
-# The extra `cuda` stands for the CUDA extra that fits this machine's driver; without a usable GPU it stands for none, and
-# a C++ compiler must be there instead.
+# `cuda` stands for the CUDA extra that fits this machine's driver; without a usable GPU it stands for none, and a C++
+# compiler must be there instead.  `cuda!` stops without a usable GPU.
 # Does nothing when FOLDER already has them all.  PYTHON names the interpreter (default: the first that is new enough).
 set -eu
 cd "$(dirname "$0")/.."
@@ -38,10 +38,13 @@ python3-venv) or set PYTHON to another Python."
 python=$(find_python)
 extras=
 for extra in "$@"; do
-    if [ "$extra" = cuda ]; then
+    case $extra in
+    cuda)
         extra=$("$python" tools/detect_cuda_extra.py)
         [ -n "$extra" ] || sh tools/check_compiler.sh || exit 1
-    fi
+        ;;
+    cuda!) extra=$("$python" tools/detect_cuda_extra.py --require) || exit 1 ;;
+    esac
     [ -z "$extra" ] || extras=${extras:+$extras,}$extra
 done
 

@@ -107,7 +107,7 @@ class _HeaderReader:
         if magic != b"GGUF":
             raise self.error(f"begins with {magic!r}, not with b'GGUF'")
         self.position = 4
-        version = self.scalar("I")
+        version = self.unsigned("I")
         if version not in VERSIONS:
             swapped = version != 0 and version & 0xFFFF == 0
             detail = "is in big-endian order" if swapped else f"has GGUF version {version}"
@@ -119,7 +119,7 @@ class _HeaderReader:
             key = self.string(MAX_NAME_BYTES, "a metadata key")
             if key in metadata:
                 raise self.error(f"has the metadata key {key!r:.80} twice")
-            metadata[key] = self.value(self.scalar("I"), key)
+            metadata[key] = self.value(self.unsigned("I"), key)
         alignment = metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
         if not isinstance(alignment, int) or alignment not in {1 << bit for bit in range(3, 21)}:
             raise self.error(f"has general.alignment {alignment!r:.80}, which is no power of two from 8 to 2^20")
@@ -142,25 +142,25 @@ class _HeaderReader:
 
     def tensor(self) -> GgufTensor:
         name = self.string(MAX_NAME_BYTES, "a tensor name")
-        num_dims = int(self.scalar("I"))
+        num_dims = self.unsigned("I")
         if not 1 <= num_dims <= MAX_DIMS:
             raise self.error(f"says {name!r:.80} has {num_dims} dimensions; 1 to {MAX_DIMS} are possible")
-        dims = [int(self.scalar("Q")) for _ in range(num_dims)]
+        dims = [self.unsigned("Q") for _ in range(num_dims)]
         total = 1
         for dim in dims:  # Python's integers do not wrap
             total *= dim
         if not 0 < total < 1 << 48:
             raise self.error(f"says {name!r:.80} has the shape {dims}, which no tensor has")
-        return GgufTensor(name, tuple(reversed(dims)), int(self.scalar("I")), int(self.scalar("Q")))
+        return GgufTensor(name, tuple(reversed(dims)), self.unsigned("I"), self.unsigned("Q"))
 
     def value(self, kind: int, key: str) -> object:
         if kind in _SCALARS:
-            return self.scalar(_SCALARS[kind])
+            return self.unpack("<" + _SCALARS[kind])[0]
         if kind == _STRING:
             return self.string(MAX_TEXT_BYTES, key)
         if kind != _ARRAY:
             raise self.error(f"has {key!r:.80} of unknown type {kind}")
-        element = int(self.scalar("I"))
+        element = self.unsigned("I")
         if element == _STRING:
             return [self.string(MAX_TEXT_BYTES, key) for _ in range(self.count(key, MAX_ARRAY, bytes_each=8))]
         if element not in _SCALARS:
@@ -170,7 +170,7 @@ class _HeaderReader:
         return list(self.unpack(f"<{length}{form}"))
 
     def count(self, what: str, limit: int, *, bytes_each: int) -> int:
-        value = int(self.scalar("Q"))
+        value = self.unsigned("Q")
         if value > limit or value * bytes_each > self.size - self.position:
             raise self.error(
                 f"says it has {value} {what!r:.80}; the limit is {limit}, and {self.size - self.position} bytes follow"
@@ -178,7 +178,7 @@ class _HeaderReader:
         return value
 
     def string(self, limit: int, what: str) -> str:
-        length = int(self.scalar("Q"))
+        length = self.unsigned("Q")
         if length > limit or length > self.size - self.position:
             raise self.error(
                 f"has {what:.80} of {length} bytes; the limit is {limit}, and {self.size - self.position} bytes follow"
@@ -187,9 +187,8 @@ class _HeaderReader:
         self.position += length
         return text.decode("utf-8")
 
-    def scalar(self, form: str) -> int | float | bool:
-        value: int | float | bool = self.unpack("<" + form)[0]
-        return value
+    def unsigned(self, form: str) -> int:
+        return int(self.unpack("<" + form)[0])
 
     def unpack(self, form: str) -> tuple[int | float | bool, ...]:
         if struct.calcsize(form) > self.size - self.position:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +86,7 @@ def _convert(spec: TensorSpec, rows: npt.NDArray[np.generic], staged: npt.NDArra
     """Write rows into the staging buffer in its type; a value that is not finite there is an error."""
     source, target = rows.reshape(-1), staged.reshape(-1)
     exponent = _EXPONENT[target.dtype.name]
-    bits = target.view(np.uint32 if target.dtype.itemsize == 4 else np.uint16)
+    bits: npt.NDArray[Any] = target.view(np.uint32 if target.dtype.itemsize == 4 else np.uint16)
     magnitude = 0x7FFFFFFF if target.dtype.itemsize == 4 else 0x7FFF
     for start in range(0, target.size, _CHECK_ELEMENTS):
         part = slice(start, start + _CHECK_ELEMENTS)

@@ -5,6 +5,7 @@
 // `__shared__` is thread-local storage of that OS thread. A warp collective deposits each lane's operand, and the last
 // lane to arrive computes for all.
 #pragma once
+#include <math.h>
 
 #define __global__
 #define __device__

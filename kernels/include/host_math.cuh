@@ -2,7 +2,6 @@
 //
 // Everything here is inline and free of calls into libm where a loop over it should vectorise.
 #pragma once
-#include <math.h>
 
 template <class To, class From>
 TURBO_DEVICE To turbo_bit_cast(From from) {

@@ -1,0 +1,266 @@
+// host_collectives - meetings of a block or a warp: deposit an operand, and the last to arrive computes for all.
+//
+// A lane that runs ahead may deposit for the next meeting while others have not yet read their result; so results have
+// their own place, and are overwritten only when all have arrived again.
+#include "host_fibers.h"
+
+namespace {
+
+enum Collective : unsigned {
+    SYNC_WARP,
+    SHUFFLE_32,
+    SHUFFLE_64,
+    BALLOT,
+    MATCH,
+    LDMATRIX,
+    LDMATRIX_TRANSPOSED,
+    MMA,
+    MMA_BF16,
+    REDUCE,  // + 8 * reduction + type
+};
+
+Thread& self() { return *static_cast<Thread*>(turbo_thread); }
+
+void check_tags(const Warp& warp, unsigned mask, unsigned long long tag) {
+    for (unsigned lane = 0; lane < 32; ++lane)
+        if (mask >> lane & 1 && warp.tags[lane] != tag)
+            turbo_fail("meets other lanes of its warp in a different collective, or with a different mask");
+}
+
+// Wait for the lanes of `mask`; the last one runs `compute(mask)`.
+template <class Compute>
+void meet(Warp& warp, unsigned collective, unsigned mask, Compute compute) {
+    const Thread& thread = self();
+    const unsigned bit = 1u << thread.lane;
+    const unsigned long long tag = static_cast<unsigned long long>(mask) << 32 | collective;
+    if (!(mask & bit)) turbo_fail("calls a warp collective with a mask that leaves it out");
+    if (!warp.waiting) {
+        warp.tag = tag;
+        warp.is_mixed = false;
+    } else if (warp.tag != tag) warp.is_mixed = true;
+    warp.tags[thread.lane] = tag;
+    warp.waiting |= bit;
+    mask &= warp.lanes;
+    if ((warp.waiting & mask) != mask) return machine->suspend();
+    if (warp.is_mixed) check_tags(warp, mask, tag);
+    compute(mask);
+    warp.waiting &= ~mask;
+    machine->release(thread.warp, mask & ~bit);
+}
+
+void require_whole_warp(const Warp& warp) {
+    if (warp.lanes != ALL_LANES) turbo_fail("calls a whole-warp operation in a warp of fewer than 32 threads");
+}
+
+// Poison for a source that takes no part, as a GPU leaves it undefined.
+template <class T>
+T exchange(Warp& warp, T (&operand)[32], T (&result)[32], unsigned collective, unsigned mask, T value, int source) {
+    const unsigned lane = self().lane;
+    operand[lane] = value;
+    warp.source[lane] = source & 31;
+    meet(warp, collective, mask, [&](unsigned lanes) {
+        if (lanes == ALL_LANES) {
+            for (unsigned i = 0; i < 32; ++i) result[i] = operand[warp.source[i]];
+            return;
+        }
+        for (unsigned i = 0; i < 32; ++i)
+            if (lanes >> i & 1) result[i] = lanes >> warp.source[i] & 1 ? operand[warp.source[i]] : ~T(0);
+    });
+    return result[lane];
+}
+
+float greater(float a, float b) { return fmaxf(a, b); }
+template <class T>
+T greater(T a, T b) {
+    return a > b ? a : b;
+}
+template <class T>
+T butterfly(TurboReduction reduction, const T* values) {
+    T partial[32];
+    memcpy(partial, values, sizeof partial);
+    for (int half = 16; half > 0; half >>= 1)
+        for (int i = 0; i < half; ++i)
+            partial[i] = reduction == TURBO_SUM ? partial[i] + partial[i + half] : greater(partial[i], partial[i + half]);
+    return partial[0];
+}
+
+// Sums wrap as on a GPU, so signed ones are added as unsigned.
+template <class Visit>
+void with_type(TurboReduction reduction, TurboNumber type, Visit visit) {
+    if (type == TURBO_FLOAT) visit(float(0), reduction == TURBO_SUM ? 0.0f : -TURBO_INF);
+    else if (type == TURBO_UNSIGNED || (type == TURBO_INT && reduction == TURBO_SUM)) visit(0u, 0u);
+    else if (type == TURBO_INT) visit(0, static_cast<int>(0x80000000u));
+    else if (type == TURBO_UNSIGNED_LONG || reduction == TURBO_SUM) visit(0ull, 0ull);
+    else visit(0ll, static_cast<long long>(0x8000000000000000ull));
+}
+template <class T>
+void reduce_block(TurboReduction reduction, const void* operand, T rest, void* result) {
+    T partial[32];
+    for (unsigned w = 0; w < 32; ++w)
+        partial[w] = w < machine->num_warps ? butterfly(reduction, static_cast<const T*>(operand) + 32 * w) : rest;
+    const T reduced = butterfly(reduction, partial);
+    memcpy(result, &reduced, sizeof reduced);
+}
+
+// The last thread to arrive runs `compute` and goes on; the others are woken.
+template <class Compute>
+void meet_block(unsigned kind, Compute compute) {
+    Barrier& barrier = machine->barrier;
+    if (barrier.arrived == 0) barrier.kind = kind;
+    else if (barrier.kind != kind) turbo_fail("reaches a barrier while other threads wait at one of another kind");
+    if (++barrier.arrived < machine->num_threads) return machine->suspend();
+    barrier.arrived = 0;
+    compute();
+    machine->release_all_but(self());
+}
+
+void load_matrices(Warp& warp, unsigned count, bool transposed) {
+    for (unsigned i = 0; i < count; ++i)
+        for (unsigned row = 0; row < 8; ++row) {
+            const void* source = warp.row[8 * i + row];
+            if (!transposed) {
+                memcpy(&warp.result[i][4 * row], source, 16);
+                continue;
+            }
+            unsigned short elements[8];
+            memcpy(elements, source, 16);
+            // Element (row, g) goes to lane 4 g + row / 2, half row % 2.
+            for (unsigned g = 0; g < 8; ++g)
+                memcpy(reinterpret_cast<char*>(&warp.result[i][4 * g + row / 2]) + row % 2 * 2, &elements[g], 2);
+        }
+}
+
+} // namespace
+
+#include "host_mma.h"
+
+extern "C" {
+
+int turbo_barrier(TurboBarrier kind, int predicate) {
+    Barrier& barrier = machine->barrier;
+    if (barrier.arrived == 0) barrier.count = 0;
+    barrier.count += predicate != 0;
+    meet_block(kind, [&] {
+        const int all = barrier.count == static_cast<int>(machine->num_threads);
+        barrier.result = kind == TURBO_SYNC_COUNT ? barrier.count : kind == TURBO_SYNC_AND ? all : barrier.count != 0;
+    });
+    return barrier.result;
+}
+
+void turbo_block_reduce(TurboReduction reduction, TurboNumber type, void* value) {
+    const Thread& thread = self();
+    const size_t place = static_cast<size_t>(&thread - machine->threads);
+    if (machine->num_threads % 32) turbo_fail("reduces over a block that is not made of whole warps");
+    with_type(reduction, type, [&](auto zero, auto rest) {
+        using T = decltype(zero);
+        void* operand = sizeof(T) == 4 ? static_cast<void*>(machine->reduce_operand) : machine->reduce_operand64;
+        memcpy(static_cast<char*>(operand) + place * sizeof(T), value, sizeof(T));
+        meet_block(TURBO_SYNC_COUNT + 1 + 8 * reduction + type,
+                   [&] { reduce_block<T>(reduction, operand, rest, &machine->barrier.reduced); });
+        memcpy(value, &machine->barrier.reduced, sizeof(T));
+    });
+}
+
+void turbo_warp_reduce(TurboReduction reduction, TurboNumber type, void* value) {
+    Warp& warp = machine->warps[self().warp];
+    const unsigned lane = self().lane;
+    require_whole_warp(warp);
+    with_type(reduction, type, [&](auto zero, auto) {
+        using T = decltype(zero);
+        void* operand = sizeof(T) == 4 ? static_cast<void*>(warp.operand[0]) : warp.operand64;
+        memcpy(static_cast<char*>(operand) + lane * sizeof(T), value, sizeof(T));
+        meet(warp, REDUCE + 8 * reduction + type, ALL_LANES, [&](unsigned) {
+            const T reduced = butterfly(reduction, static_cast<const T*>(operand));
+            for (unsigned i = 0; i < 32; ++i) memcpy(&warp.result64[i], &reduced, sizeof(T));
+        });
+        memcpy(value, &warp.result64[lane], sizeof(T));
+    });
+}
+
+void turbo_warp_barrier(unsigned mask) {
+    meet(machine->warps[self().warp], SYNC_WARP, mask, [](unsigned) {});
+}
+
+unsigned turbo_shuffle32(unsigned mask, unsigned value, int source) {
+    Warp& warp = machine->warps[self().warp];
+    return exchange(warp, warp.operand[0], warp.result[0], SHUFFLE_32, mask, value, source);
+}
+unsigned long long turbo_shuffle64(unsigned mask, unsigned long long value, int source) {
+    Warp& warp = machine->warps[self().warp];
+    return exchange(warp, warp.operand64, warp.result64, SHUFFLE_64, mask, value, source);
+}
+
+unsigned turbo_ballot(unsigned mask, int predicate) {
+    Warp& warp = machine->warps[self().warp];
+    const unsigned lane = self().lane, bit = 1u << lane;
+    warp.predicates = predicate ? warp.predicates | bit : warp.predicates & ~bit;
+    meet(warp, BALLOT, mask, [&](unsigned lanes) {
+        for (unsigned i = 0; i < 32; ++i)
+            if (lanes >> i & 1) warp.result[0][i] = warp.predicates & lanes;
+    });
+    return warp.result[0][lane];
+}
+
+unsigned turbo_match(unsigned mask, unsigned long long value) {
+    Warp& warp = machine->warps[self().warp];
+    const unsigned lane = self().lane;
+    warp.operand64[lane] = value;
+    meet(warp, MATCH, mask, [&](unsigned lanes) {
+        for (unsigned i = 0; i < 32; ++i) {
+            if (!(lanes >> i & 1)) continue;
+            warp.result[0][i] = 0;
+            for (unsigned j = 0; j < 32; ++j)
+                if (lanes >> j & 1 && warp.operand64[i] == warp.operand64[j]) warp.result[0][i] |= 1u << j;
+        }
+    });
+    return warp.result[0][lane];
+}
+
+void turbo_ldmatrix(unsigned* registers, const void* row, int count, bool transposed) {
+    Warp& warp = machine->warps[self().warp];
+    const unsigned lane = self().lane, matrices = static_cast<unsigned>(count);
+    require_whole_warp(warp);
+    if (lane < 8 * matrices) {
+        if (reinterpret_cast<uintptr_t>(row) % 16) turbo_fail("gives ldmatrix a row that is not 16-byte aligned");
+        if (!machine->is_shared(row, 16)) turbo_fail("gives ldmatrix a row outside the block's shared memory");
+    }
+    warp.row[lane] = row;
+    meet(warp, (transposed ? LDMATRIX_TRANSPOSED : LDMATRIX) + (matrices << 8), ALL_LANES,
+         [&](unsigned) { load_matrices(warp, matrices, transposed); });
+    for (unsigned i = 0; i < matrices; ++i) registers[i] = warp.result[i][lane];
+}
+
+void turbo_mma(float* d, const unsigned* a, const unsigned* b, bool is_bf16) {
+    Warp& warp = machine->warps[self().warp];
+    const unsigned lane = self().lane;
+    require_whole_warp(warp);
+    for (int i = 0; i < 4; ++i) warp.operand[i][lane] = a[i];
+    for (int i = 0; i < 2; ++i) warp.operand[4 + i][lane] = b[i];
+    for (int i = 0; i < 4; ++i) warp.operand[6 + i][lane] = turbo_bit_cast<unsigned>(d[i]);
+    meet(warp, is_bf16 ? MMA_BF16 : MMA, ALL_LANES, [&](unsigned) {
+        if (is_bf16) multiply<bf16>(warp);
+        else multiply<half>(warp);
+    });
+    for (int i = 0; i < 4; ++i) d[i] = turbo_bit_cast<float>(warp.result[i][lane]);
+}
+
+void turbo_cp_async(void* shared, const void* global, bool valid) {
+    if ((reinterpret_cast<uintptr_t>(shared) | (valid ? reinterpret_cast<uintptr_t>(global) : 0)) % 16)
+        turbo_fail("gives cp_async_16 an address that is not 16-byte aligned");
+    if (!machine->is_shared(shared, 16)) turbo_fail("gives cp_async_16 a destination outside the block's shared memory");
+    PendingCopies& pending = machine->copies();
+    if (pending.last - pending.first == PendingCopies::CAPACITY) pending.run_oldest();
+    pending.copies[pending.last++ % PendingCopies::CAPACITY] = {shared, valid ? global : nullptr, pending.group};
+}
+void turbo_cp_async_commit() { ++machine->copies().group; }
+void turbo_cp_async_wait(int allowed) {
+    PendingCopies& pending = machine->copies();
+    // Unsigned distance, because group numbers may wrap.
+    while (pending.first != pending.last) {
+        const unsigned age = pending.group - pending.copies[pending.first % PendingCopies::CAPACITY].group;
+        if (age <= static_cast<unsigned>(allowed)) break;
+        pending.run_oldest();
+    }
+}
+
+} // extern "C"

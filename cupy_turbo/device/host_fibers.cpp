@@ -1,0 +1,217 @@
+// host_fibers - see the header.
+#include "host_fibers.h"
+
+extern "C" {
+__thread TurboThread* turbo_thread __attribute__((tls_model("initial-exec")));
+__thread TurboBlock turbo_block __attribute__((tls_model("initial-exec")));
+void* __tls_get_addr(unsigned long* module_and_offset);
+}
+__thread Machine* machine __attribute__((tls_model("initial-exec")));
+
+static void fiber_main() { machine->run_fiber(); }
+
+void Machine::run(Launch& work) {
+    launch = &work;
+    machine = this;
+    lay_out(work.dim);
+    if (!reserve(work.shared_bytes)) return report({0, 0, 0}, "finds no memory for the stacks of its block");
+    unsigned long address[2] = {static_cast<unsigned long>(work.static_module), 0};
+    static_shared = work.static_bytes ? static_cast<unsigned char*>(__tls_get_addr(address)) : nullptr;
+    turbo_block.dim = work.dim;
+    turbo_block.grid = work.grid;
+    turbo_block.dynamic_shared = dynamic_shared;
+    block = block_stop = 0;
+    num_free_stacks = num_used_stacks = 0;
+    if (!next_block()) return;
+    Thread* first = take_next();
+    turbo_thread = first;
+    turbo_switch(&home, take_stack());
+}
+
+// Runs on every fiber: call threads until one that waits is next; its own stack takes over then.
+void Machine::run_fiber() {
+    const unsigned stack = new_stack;
+    for (;;) {
+        launch->entry(launch->slots);
+        Thread& self = *static_cast<Thread*>(turbo_thread);
+        self.stopped = nullptr;
+        warps[self.warp].ended |= 1u << self.lane;
+        --alive;
+        if (pending) pending[&self - threads].first = pending[&self - threads].last;
+        void* ignored;
+        Thread* next = take_next();
+        if (!next) {
+            if (alive) fail_stuck();
+            if (!next_block()) turbo_switch(&ignored, home);
+            next = take_next();
+        }
+        turbo_thread = next;
+        if (next->stopped) {
+            free_stacks[num_free_stacks++] = stack;
+            turbo_switch(&ignored, next->stopped);
+        }
+    }
+}
+
+void Machine::suspend() {
+    Thread& self = *static_cast<Thread*>(turbo_thread);
+    Thread* next = take_next();
+    if (!next) fail_stuck();
+    turbo_thread = next;
+    turbo_switch(&self.stopped, resume(*next));
+}
+
+void Machine::release_all_but(const Thread& self) {
+    for (unsigned w = 0; w < num_warps; ++w) warps[w].ready = warps[w].lanes;
+    warps[self.warp].ready &= ~(1u << self.lane);
+    ready_warps = num_warps == 32 ? ALL_LANES : (1u << num_warps) - 1;
+    if (!warps[self.warp].ready) ready_warps &= ~(1u << self.warp);
+}
+
+// In order: the rest of the warp that ran last, then the next warp. With a seed: any ready warp, any of its lanes.
+Thread* Machine::take_next() {
+    if (!ready_warps) return nullptr;
+    unsigned turn = warp_in_turn, first_lane = 0;
+    if (launch->seed) {
+        turn = draw() & 31;
+        first_lane = draw() & 31;
+    }
+    const unsigned rotated = ready_warps >> turn | ready_warps << (-turn & 31);
+    const unsigned w = (turn + static_cast<unsigned>(__builtin_ctz(rotated))) & 31;
+    Warp& warp = warps[w];
+    const unsigned lanes = warp.ready >> first_lane | warp.ready << (-first_lane & 31);
+    const unsigned lane = (first_lane + static_cast<unsigned>(__builtin_ctz(lanes))) & 31;
+    warp.ready &= ~(1u << lane);
+    if (!warp.ready) ready_warps &= ~(1u << w);
+    warp_in_turn = w;
+    return &threads[w * 32 + lane];
+}
+
+unsigned Machine::draw() {  // xorshift64*, Vigna 2016
+    random ^= random >> 12;
+    random ^= random << 25;
+    random ^= random >> 27;
+    return static_cast<unsigned>(random * 0x2545F4914F6CDD1Dull >> 32);
+}
+
+bool Machine::next_block() {
+    if (launch->failed.load(std::memory_order_relaxed)) return false;
+    if (block == block_stop) {
+        block = launch->next.fetch_add(launch->chunk, std::memory_order_relaxed);
+        if (block >= launch->num_blocks) return false;
+        block_stop = block + launch->chunk < launch->num_blocks ? block + launch->chunk : launch->num_blocks;
+    }
+    const unsigned long long number = block++ * launch->stride % launch->num_blocks, rows = number / launch->grid.x;
+    turbo_block.index.x = static_cast<unsigned>(number % launch->grid.x);
+    turbo_block.index.y = static_cast<unsigned>(rows % launch->grid.y);
+    turbo_block.index.z = static_cast<unsigned>(rows / launch->grid.y);
+    random = (launch->seed + number * 0x9E3779B97F4A7C15ull) | 1;
+    for (unsigned w = 0; w < num_warps; ++w) {
+        warps[w].ready = warps[w].lanes;
+        warps[w].ended = warps[w].waiting = 0;
+    }
+    ready_warps = num_warps == 32 ? ALL_LANES : (1u << num_warps) - 1;
+    warp_in_turn = 0;
+    alive = num_threads;
+    barrier.arrived = 0;
+    poison();
+    return true;
+}
+
+// NaN in every floating type: what a block left behind must not look like a value to the next one.
+void Machine::poison() {
+    if (launch->shared_bytes) memset(dynamic_shared, 0xff, launch->shared_bytes);
+    if (static_shared) memset(static_shared, 0xff, launch->static_bytes);
+}
+
+void Machine::lay_out(uint3 dim) {
+    const bool is_same = dim.x == laid_out.x && dim.y == laid_out.y && dim.z == laid_out.z;
+    if (is_same) {
+        for (unsigned i = 0; i < num_threads; ++i) threads[i].stopped = nullptr;
+        return;
+    }
+    laid_out = dim;
+    num_threads = dim.x * dim.y * dim.z;
+    num_warps = (num_threads + 31) / 32;
+    for (unsigned i = 0; i < num_threads; ++i) {
+        threads[i].index = {i % dim.x, i / dim.x % dim.y, i / dim.x / dim.y};
+        threads[i].lane = i % 32;
+        threads[i].warp = i / 32;
+        threads[i].stopped = nullptr;
+    }
+    for (unsigned w = 0; w < num_warps; ++w) warps[w].lanes = ALL_LANES;
+    if (num_threads % 32) warps[num_warps - 1].lanes = (1u << num_threads % 32) - 1;
+}
+
+bool Machine::reserve(unsigned shared_bytes) {
+    if (!stacks) {
+        const size_t bytes = PAGE + MAX_THREADS * STACK_BYTES;
+        void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED) return false;
+        mprotect(memory, PAGE, PROT_NONE);
+        stacks = static_cast<unsigned char*>(memory) + PAGE;
+    }
+    if (shared_bytes > dynamic_capacity) {
+        operator delete[](dynamic_shared, std::align_val_t(128));
+        dynamic_shared = static_cast<unsigned char*>(operator new[](shared_bytes, std::align_val_t(128)));
+        dynamic_capacity = shared_bytes;
+    }
+    return true;
+}
+
+// A fresh stack that starts in fiber_main. Tops are staggered: equal offsets would compete for the same cache sets.
+void* Machine::take_stack() {
+    new_stack = num_free_stacks ? free_stacks[--num_free_stacks] : num_used_stacks++;
+    unsigned char* top = stacks + (new_stack + 1) * STACK_BYTES - new_stack % 21 * 192;
+    void** frame = reinterpret_cast<void**>(top) - SAVED_WORDS - 2;
+    memset(frame, 0, (SAVED_WORDS + 2) * sizeof(void*));
+    frame[SAVED_WORDS] = reinterpret_cast<void*>(fiber_main);
+    return frame;
+}
+
+PendingCopies& Machine::copies() {
+    if (!pending) pending = new PendingCopies[MAX_THREADS]();
+    return pending[static_cast<Thread*>(turbo_thread) - threads];
+}
+
+bool Machine::is_shared(const void* p, size_t bytes) const {
+    const auto inside = [=](const unsigned char* start, size_t size) {
+        const auto offset = static_cast<size_t>(static_cast<const unsigned char*>(p) - start);
+        return start && offset < size && size - offset >= bytes;
+    };
+    return inside(dynamic_shared, launch->shared_bytes) || inside(static_shared, launch->static_bytes);
+}
+
+void Machine::report(uint3 thread, const char* reason) {
+    launch->failed.store(true, std::memory_order_relaxed);
+    if (launch->reported.test_and_set()) return;
+    const uint3 index = turbo_block.index;
+    *launch->report = {{index.x, index.y, index.z}, {thread.x, thread.y, thread.z}, {}};
+    snprintf(launch->report->reason, sizeof launch->report->reason, "%s", reason);
+}
+
+void Machine::fail(const Thread& culprit, const char* reason) {
+    report(culprit.index, reason);
+    void* ignored;
+    turbo_switch(&ignored, home);  // the block's fibers are abandoned where they stand
+    __builtin_unreachable();
+}
+
+// Nobody can run and somebody waits: name the first that does, and what it waits for.
+void Machine::fail_stuck() {
+    unsigned num_ended = num_threads - alive, num_at_barrier = barrier.arrived, i = 0;
+    while (warps[threads[i].warp].ended >> threads[i].lane & 1) ++i;
+    const Thread& thread = threads[i];
+    const bool in_warp = warps[thread.warp].waiting >> thread.lane & 1;
+    char reason[200];
+    snprintf(reason, sizeof reason,
+             "waits %s that not all its threads reach: of the block's %u threads %u have ended, %u wait at a barrier, "
+             "%u in a warp collective",
+             in_warp ? "in a warp collective" : "at a barrier", num_threads, num_ended, num_at_barrier,
+             alive - num_at_barrier);
+    fail(thread, reason);
+}
+
+extern "C" void turbo_fail(const char* reason) {
+    machine->fail(*static_cast<Thread*>(turbo_thread), reason);
+}

@@ -1,0 +1,169 @@
+"""Launching a kernel on the host device: arguments into 8-byte slots, and a failed launch into a Python error."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cupy_turbo.core.errors import KernelError
+from cupy_turbo.core.protocols import LaunchSize
+from cupy_turbo.device.host_array import HostArray
+from cupy_turbo.device.host_compiler import HostObject, LaunchReport, LaunchRequest, load_runtime
+from cupy_turbo.device.host_schedule import Operation
+from cupy_turbo.device.host_streams import HostStreamHandle
+from cupy_turbo.device.signature import Parameter, Signature
+
+if TYPE_CHECKING:
+    from cupy_turbo.core.stream import Stream
+    from cupy_turbo.device.host import HostDevice
+
+MAX_THREADS = 1024
+MAX_SHARED_BYTES = 227 << 10
+"""Of one block, static and dynamic together: what the largest GPU has."""
+
+_MAX_GRID = (2**31 - 1, 65535, 65535)
+_MAX_BLOCK = (1024, 1024, 64)
+_FORMATS = {
+    "i1": "b",
+    "u1": "B",
+    "i2": "h",
+    "u2": "H",
+    "i4": "i",
+    "u4": "I",
+    "i8": "q",
+    "u8": "Q",
+    "f4": "f",
+    "f8": "d",
+}
+
+
+def launch_extent(what: str, size: LaunchSize, limits: Sequence[int]) -> tuple[int, int, int]:
+    """Return (x, y, z) of a grid or block given as one to three integers.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not one to three integers; or one of them out of range.
+    """
+    extents = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
+    if not 1 <= len(extents) <= 3 or not all(isinstance(extent, (int, np.integer)) for extent in extents):
+        raise TypeError(f"{what} takes one to three integers, got {size!r}")
+    x, y, z = (*(int(extent) for extent in extents), 1, 1)[:3]
+    if not all(0 <= extent <= limit for extent, limit in zip((x, y, z), limits, strict=True)):
+        raise ValueError(f"{what} {(x, y, z)} exceeds {tuple(limits)}")
+    return x, y, z
+
+
+def _slot_format(parameter: Parameter) -> str:
+    """`struct` format of one 8-byte slot."""
+    if parameter.kind == "pointer":
+        return "Q"
+    assert parameter.dtype is not None
+    code = _FORMATS.get(parameter.dtype.str[1:], "?" if parameter.dtype.kind == "b" else "")
+    if not code:
+        raise ValueError(f"parameter {parameter} cannot be passed by value")
+    return f"{code}{8 - parameter.dtype.itemsize}x"
+
+
+class HostKernel:
+    """A compiled kernel of the host device.
+
+    Parameters
+    ----------
+    device : HostDevice
+        Owner.
+    signature : Signature
+        Parsed from the `.cu` file.
+    code : HostObject
+        The loaded object.
+    """
+
+    def __init__(self, device: HostDevice, signature: Signature, code: HostObject) -> None:
+        self.device = device
+        self.signature = signature
+        self._code = code
+        self._slots = struct.Struct("<" + "".join(_slot_format(parameter) for parameter in signature.parameters))
+
+    @property
+    def name(self) -> str:
+        """Name of the file and of the entry in it."""
+        return self.signature.name
+
+    def __call__(
+        self, grid: LaunchSize, block: LaunchSize, args: Sequence[object], *, shared_bytes: int = 0, stream: Stream
+    ) -> None:
+        """Queue one launch; see `core.protocols.Kernel`."""
+        grid_extent = launch_extent(f"{self.name}: grid", grid, _MAX_GRID)
+        block_extent = launch_extent(f"{self.name}: block", block, _MAX_BLOCK)
+        self._check_sizes(block_extent, shared_bytes)
+        arguments = self.signature.convert(args)
+        target = self._target(stream)
+        reads, writes, values = [], [], []
+        for parameter, argument in zip(self.signature.parameters, arguments, strict=True):
+            if isinstance(argument, HostArray):
+                if argument.device is not self.device:
+                    raise ValueError(f"{self.name}: {parameter} lives on another device, {argument.device.name}")
+                (reads if parameter.is_const else writes).append(argument.address_range)
+                values.append(argument.pointer)
+            else:
+                values.append(0 if argument is None else argument)
+        if 0 in grid_extent:
+            return
+        launch = _Launch(
+            self, self._request(grid_extent, block_extent, shared_bytes), self._slots.pack(*values), arguments
+        )
+        self.device.schedule.enqueue(target, [Operation(self.name, launch, reads=reads, writes=writes)])
+
+    def _target(self, stream: Stream) -> HostStreamHandle:
+        target = stream._require(f"launch of {self.name}")
+        if not isinstance(target, HostStreamHandle) or target.device is not self.device:
+            raise ValueError(f"{self.name}: the stream belongs to another device, {target.device.name}")
+        return target
+
+    def _check_sizes(self, block: tuple[int, int, int], shared_bytes: int) -> None:
+        threads = block[0] * block[1] * block[2]
+        if not 1 <= threads <= MAX_THREADS:
+            raise ValueError(f"{self.name}: a block has 1 to {MAX_THREADS} threads, got {threads}")
+        wanted = self._code.static_bytes + shared_bytes
+        if shared_bytes < 0 or wanted > MAX_SHARED_BYTES:
+            raise ValueError(
+                f"{self.name}: shared_bytes {shared_bytes} with {self._code.static_bytes} static bytes exceeds the "
+                f"{MAX_SHARED_BYTES} of a block"
+            )
+
+    def _request(self, grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int) -> LaunchRequest:
+        code = self._code
+        return LaunchRequest(
+            code.entry,
+            code.static_module,
+            code.static_bytes,
+            self.device.launch_seed,
+            grid,
+            block,
+            shared_bytes,
+            self.device.num_processors,
+        )
+
+    def __repr__(self) -> str:
+        return f"HostKernel({self.name}({', '.join(map(str, self.signature.parameters))}))"
+
+
+class _Launch:
+    """A launch with everything converted; calling it runs the grid. Holds its operands."""
+
+    __slots__ = ("_arguments", "_kernel", "_request", "_slots")
+
+    def __init__(self, kernel: HostKernel, request: LaunchRequest, slots: bytes, arguments: Sequence[object]) -> None:
+        self._kernel, self._request, self._slots, self._arguments = kernel, request, slots, arguments
+
+    def __call__(self) -> None:
+        report = LaunchReport()
+        if load_runtime().turbo_launch(self._request, self._slots, report):
+            block, thread = tuple(report.block), tuple(report.thread)
+            reason = report.reason.decode()
+            name = self._kernel.name
+            message = f"{name}: thread {thread} of block {block} {reason}"
+            raise KernelError(message, kernel=name, block=block, thread=thread)

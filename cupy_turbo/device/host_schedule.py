@@ -1,0 +1,281 @@
+"""CUDA's ordering rules without CUDA: operations wait in streams, and a policy picks which of the allowed ones runs.
+
+Nothing runs when it is queued. An operation runs at the latest when somebody must see its effect, after everything
+that CUDA orders before it; so a missing wait is a wrong value for some policy and not a rare accident.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from cupy_turbo.core.errors import DeviceError
+
+if TYPE_CHECKING:
+    from cupy_turbo.device.host_streams import HostStreamHandle
+
+AddressRange = tuple[int, int]
+"""Half-open range of addresses, bytes."""
+
+
+class Failure:
+    """An exception that an operation ended with, to be raised once to whoever waits for its effect."""
+
+    __slots__ = ("delivered", "exception")
+
+    def __init__(self, exception: Exception) -> None:
+        self.exception = exception
+        self.delivered = False
+
+
+class Operation:
+    """One thing for the device to do, in the order of its stream.
+
+    Parameters
+    ----------
+    name : str
+        What a timeline or an error calls it: a kernel's name, "copy", "fill", "record", "wait", …
+    run : callable or None
+        Does it. Holding its operands, it keeps them alive until it has run.
+    reads, writes : sequence of (start, stop)
+        Memory that it touches.
+    after : Operation or None
+        A record on any stream that it waits for.
+
+    Attributes
+    ----------
+    stream : HostStreamHandle
+        Where it was queued.
+    number : int
+        Its place in the order of queueing over all streams.
+    is_done : bool
+        It has run.
+    time_ns : int
+        When, on the host's monotonic clock.
+    """
+
+    __slots__ = ("after", "failure", "is_done", "name", "number", "reads", "run", "stream", "time_ns", "writes")
+
+    stream: HostStreamHandle
+    number: int
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[], None] | None = None,
+        *,
+        reads: Sequence[AddressRange] = (),
+        writes: Sequence[AddressRange] = (),
+        after: Operation | None = None,
+    ) -> None:
+        self.name, self.run, self.reads, self.writes, self.after = name, run, reads, writes, after
+        self.is_done = False
+        self.failure: Failure | None = None
+        self.time_ns = 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether nothing but its place in the stream holds it back."""
+        return self.after is None or self.after.is_done
+
+    def copy(self) -> Operation:
+        """Return the same work, not yet queued."""
+        return Operation(self.name, self.run, reads=self.reads, writes=self.writes, after=self.after)
+
+    def __repr__(self) -> str:
+        return f"Operation({self.name}, stream={self.stream.handle}, number={self.number})"
+
+
+class Policy(Protocol):
+    """Decides which of the operations that CUDA would allow next runs next."""
+
+    def choose(self, ready: Sequence[Operation]) -> int:
+        """Return an index into `ready`: at most one operation a stream, in the order of queueing, never empty."""
+
+
+class Fifo:
+    """Run operations in the order in which they were queued, over all streams."""
+
+    def choose(self, ready: Sequence[Operation]) -> int:
+        """Return 0: the oldest."""
+        return 0
+
+
+class Eager(Fifo):
+    """Run every operation when it is queued, so that an error points at the line that caused it."""
+
+
+class Random:
+    """Run operations in an order drawn from a seed.
+
+    Parameters
+    ----------
+    seed : int
+        Same seed and same calls, same order.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def choose(self, ready: Sequence[Operation]) -> int:
+        """Return any index."""
+        return self._random.randrange(len(ready))
+
+
+def make_policy(policy: str | Policy, seed: int) -> Policy:
+    """Return the policy of that name, or `policy` itself.
+
+    Raises
+    ------
+    ValueError
+        Unknown name; the message lists those that exist.
+    """
+    if not isinstance(policy, str):
+        return policy
+    makers: dict[str, Callable[[], Policy]] = {"fifo": Fifo, "eager": Eager, "random": lambda: Random(seed)}
+    if policy not in makers:
+        raise ValueError(f"policy must be {', '.join(makers)} or an object with choose(), got {policy!r}")
+    return makers[policy]()
+
+
+class Schedule:
+    """The operations of one device that have been queued and have not run.
+
+    Any thread may queue and wait. One of the waiting threads at a time is the runner; the lock is free while it runs
+    an operation, so others go on queueing.
+
+    Parameters
+    ----------
+    policy : Policy
+        Picks the next operation.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.changed = threading.Condition()  # reentrant: a finalizer may run inside and wait for the device
+        self._streams: dict[int, HostStreamHandle] = {}  # those with pending operations, by handle
+        self._numbers = itertools.count()
+        self._runner: int | None = None
+        self._failures: list[Failure] = []
+
+    def enqueue(self, stream: HostStreamHandle, operations: Sequence[Operation]) -> None:
+        """Queue operations on a stream, or add them to what it captures."""
+        with self.changed:
+            if stream.capture is not None:
+                stream.capture.extend(operations)
+                return
+            for operation in operations:
+                operation.stream, operation.number = stream, next(self._numbers)
+                stream.pending.append(operation)
+                stream.latest = operation
+            if stream.pending:
+                self._streams[stream.handle] = stream
+            last = stream.latest
+        if isinstance(self.policy, Eager) and last is not None and self._runner != threading.get_ident():
+            self.run_until(lambda: last.is_done)
+
+    def run_until(self, is_reached: Callable[[], bool]) -> None:
+        """Run operations, or let another thread run them, until `is_reached`."""
+        with self.changed:
+            while not is_reached():
+                if self._runner is None:
+                    self._run_one(self._ready())
+                elif self._runner == threading.get_ident():
+                    raise DeviceError("an operation of the host device waits for the device that runs it")
+                else:
+                    self.changed.wait()
+
+    def run_all(self) -> None:
+        """Run everything that has been queued before this call, and raise the first failure nobody has seen."""
+        with self.changed:
+            last = [stream.pending[-1] for stream in self._streams.values()]
+            self.run_until(lambda: all(operation.is_done for operation in last))
+            self._failures = [failure for failure in self._failures if not failure.delivered]
+            self.deliver(self._failures[0] if self._failures else None)
+
+    def advance(self, target: Operation) -> bool:
+        """Run at most one operation that `target` needs; return whether `target` has run by now."""
+        with self.changed:
+            if not target.is_done and self._runner is None:
+                needed = self._needed(target)
+                self._run_one(
+                    [
+                        operation
+                        for operation in self._ready()
+                        if operation.number <= needed.get(operation.stream.handle, -1)
+                    ]
+                )
+            return target.is_done
+
+    def deliver(self, failure: Failure | None) -> None:
+        """Raise a failure unless somebody has had it."""
+        if failure is not None and not failure.delivered:
+            failure.delivered = True
+            raise failure.exception
+
+    def pending(self) -> list[Operation]:
+        """All operations that have not run, in the order of queueing."""
+        with self.changed:
+            every = (operation for stream in self._streams.values() for operation in stream.pending)
+            return sorted(every, key=lambda operation: operation.number)
+
+    def _ready(self) -> list[Operation]:
+        heads = (stream.pending[0] for stream in self._streams.values())
+        return sorted((head for head in heads if head.is_ready), key=lambda operation: operation.number)
+
+    def _needed(self, target: Operation) -> dict[int, int]:
+        """For each stream, the number of the last operation that must run before `target`."""
+        needed: dict[int, int] = {}
+        found = [target]
+        while found:
+            operation = found.pop()
+            handle = operation.stream.handle
+            if operation.is_done or needed.get(handle, -1) >= operation.number:
+                continue
+            done_before, needed[handle] = needed.get(handle, -1), operation.number
+            found += [
+                earlier.after
+                for earlier in operation.stream.pending
+                if done_before < earlier.number <= operation.number and earlier.after is not None
+            ]
+        return needed
+
+    def _run_one(self, ready: Sequence[Operation]) -> None:
+        operation = ready[self.policy.choose(ready)]
+        failure: Failure | None = None
+        self._runner = threading.get_ident()
+        self.changed.release()
+        try:
+            if operation.run is not None:
+                operation.run()
+        except Exception as error:
+            failure = Failure(error)
+        except BaseException:  # Ctrl-C: it may or may not have run
+            failure = Failure(DeviceError(f"{operation.name} was interrupted"))
+            raise
+        finally:
+            self.changed.acquire()
+            self._runner = None
+            self._finish(operation, failure)
+            self.changed.notify_all()
+
+    def _finish(self, operation: Operation, failure: Failure | None) -> None:
+        stream = operation.stream
+        stream.pending.popleft()
+        if not stream.pending:
+            del self._streams[stream.handle]
+        if failure is not None:
+            self._failures.append(failure)
+        inherited = operation.after.failure if operation.after is not None else None
+        for candidate in (inherited, failure):  # its own failure is the better story
+            if candidate is not None and not candidate.delivered:
+                stream.failure = candidate
+        if stream.failure is not None and stream.failure.delivered:
+            stream.failure = None
+        operation.failure, operation.time_ns, operation.is_done = stream.failure, time.perf_counter_ns(), True
+        operation.run = operation.after = None  # lets go of the operands and of older records

@@ -1,0 +1,37 @@
+"""How much memory this process may still take, without psutil."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def free_and_total() -> tuple[int, int]:
+    """Return (free, total) bytes: of the machine, or of the control group's limit if that is smaller."""
+    free, total = _machine()
+    limit, used = _read_number(_CGROUP / "memory.max"), _read_number(_CGROUP / "memory.current")
+    if limit is not None and limit < total:
+        total = limit
+        free = min(free, max(0, limit - (used or 0)))
+    return free, total
+
+
+def _machine() -> tuple[int, int]:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        fields = dict(line.split(":", 1) for line in lines)
+        return int(fields["MemAvailable"].split()[0]) << 10, int(fields["MemTotal"].split()[0]) << 10
+    except (OSError, KeyError, ValueError):
+        page = os.sysconf("SC_PAGE_SIZE")
+        total = page * os.sysconf("SC_PHYS_PAGES")
+        return page * os.sysconf("SC_AVPHYS_PAGES") if "SC_AVPHYS_PAGES" in os.sysconf_names else total // 2, total
+
+
+def _read_number(path: Path) -> int | None:
+    """Content of a control file, None where it is absent or says "max"."""
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None

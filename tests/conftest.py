@@ -1,0 +1,47 @@
+"""The device that tests run on: `host` unless ``--device cuda`` says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from cupy_turbo.core.protocols import Device
+
+# No deadline: the first call of a test may compile. Nothing drawn is kept on disk, so that a run depends on its seed only.
+settings.register_profile(
+    "cupy_turbo", deadline=None, database=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("cupy_turbo")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", choices=("host", "cuda"), default="host", help="what the device fixtures open")
+
+
+@pytest.fixture(scope="session")
+def device_kind(request: pytest.FixtureRequest) -> str:
+    """``"host"`` or ``"cuda"``, for the few tests that cannot be the same on both."""
+    return str(request.config.getoption("--device"))
+
+
+@pytest.fixture
+def device(device_kind: str) -> Iterator[Device]:
+    """A device of its own for one test, closed after it."""
+    from cupy_turbo.device import open_device
+
+    with open_device(device_kind) as opened:
+        yield opened
+    opened.close()
+
+
+@pytest.fixture
+def open_test_device(device_kind: str) -> Callable[..., Device]:
+    """Open a device for a state machine, which closes it; the options (policy, seed) are for `host` only."""
+    from cupy_turbo.device import open_device
+
+    def open_it(**host_options: object) -> Device:
+        return open_device(device_kind, **(host_options if device_kind == "host" else {}))
+
+    return open_it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from cupy_turbo.core.errors import DeviceUnavailableError
@@ -55,14 +56,14 @@ def _open_host(options: dict[str, Any]) -> Device:
 
 
 def _open_cuda(index: int, options: dict[str, Any]) -> Device:
-    from cupy_turbo.device.cuda import CudaDevice
+    from cupy_turbo.device.cuda import open_cuda
 
-    _check_options("cuda", CudaDevice, options)
-    return CudaDevice(index, **options)
+    _check_options("cuda", open_cuda, options)
+    return open_cuda(index, **options)
 
 
-def _check_options(kind: str, device: type, options: dict[str, Any]) -> None:
-    parameters = inspect.signature(device).parameters.values()
+def _check_options(kind: str, opener: Callable[..., Device], options: dict[str, Any]) -> None:
+    parameters = inspect.signature(opener).parameters.values()
     known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     for name in options:
         if name not in known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,7 +14,8 @@ from numpy.typing import DTypeLike
 
 from cupy_turbo.core.current_device import pop_device, push_device
 from cupy_turbo.core.errors import DeviceError
-from cupy_turbo.core.protocols import Array, DeviceStatistics, Shape
+from cupy_turbo.core.protocols import Array, DeviceStatistics, Shape, StreamHandle
+from cupy_turbo.core.shared_handle import handle_of
 from cupy_turbo.device.host_array import HostArray, aligned_memory
 from cupy_turbo.device.host_compiler import load_kernel
 from cupy_turbo.device.host_kernel import HostKernel
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class HostDevice:
-    """This machine's processor as a device.
+    """The processor of this machine as a device.
 
     Parameters
     ----------
@@ -70,7 +71,8 @@ class HostDevice:
         self.capturing_threads: list[int] = []
         self._library = KernelLibrary(kernel_folders)
         self._kernels: dict[tuple[object, ...], HostKernel] = {}
-        self._lock = threading.Lock()
+        self._building: dict[tuple[object, ...], threading.RLock] = {}
+        self._counting = threading.Lock()
         self._counts = {"device": 0, "device_bytes": 0, "pinned": 0, "pinned_bytes": 0}
         self._is_closed = False
         self._process = os.getpid()
@@ -96,7 +98,7 @@ class HostDevice:
     def _allocate(self, kind: str, shape: Shape, dtype: DTypeLike, *, poison: bool) -> np.ndarray:
         self._refuse("allocate")
         memory = aligned_memory(shape, np.dtype(dtype), poison=poison)
-        with self._lock:
+        with self._counting:
             self._counts[kind] += 1
             self._counts[f"{kind}_bytes"] += memory.nbytes
         return memory
@@ -115,7 +117,8 @@ class HostDevice:
         key = (name, *sorted(defines.items()))
         kernel = self._kernels.get(key)
         if kernel is None:
-            with self._lock:
+            # A lock for each variant: threads that want different ones compile at the same time.
+            with self._building.setdefault(key, threading.RLock()):
                 kernel = self._kernels.get(key) or self._load(name, defines)
                 self._kernels[key] = kernel
         return kernel
@@ -160,10 +163,14 @@ class HostDevice:
         return memory.reshape(-1).view(np.uint8), (address, address + memory.nbytes)
 
     def _enqueue(self, stream: Stream, operation: Operation) -> None:
-        target = stream._require(operation.name)
+        self.schedule.enqueue(self.stream_of(stream, operation.name), [operation])
+
+    def stream_of(self, stream: Stream, call: str) -> HostStreamHandle:
+        """Return the handle of a stream of this device; ValueError if it is null or another device's."""
+        target: StreamHandle = handle_of(stream, "Stream", call)
         if not isinstance(target, HostStreamHandle) or target.device is not self:
-            raise ValueError(f"{operation.name}: the stream belongs to another device, {target.device.name}")
-        self.schedule.enqueue(target, [operation])
+            raise ValueError(f"{call}: the stream belongs to another device, {target.device.name}")
+        return target
 
     def upload(self, host_array: np.ndarray) -> HostArray:
         """Copy to a new device array."""
@@ -181,9 +188,7 @@ class HostDevice:
 
     def capture(self, stream: Stream) -> AbstractContextManager[HostCapture]:
         """Record what the stream is given inside, instead of running it; allocating or waiting inside is an error."""
-        target = stream._require("capture()")
-        assert isinstance(target, HostStreamHandle), target
-        return HostCapture().of(target)
+        return HostCapture().of(self.stream_of(stream, "capture()"))
 
     def synchronize(self) -> None:
         """Wait for all work on the device; raise the first failure that nobody has had."""
@@ -206,16 +211,13 @@ class HostDevice:
 
     def reload_kernels(self) -> None:
         """Forget compiled kernels, so that edited files are read again."""
-        with self._lock:
-            self._kernels.clear()
+        self._kernels.clear()
 
     def close(self) -> None:
         """Run what is pending and refuse further allocations; idempotent. A failure nobody waited for is dropped."""
         if not self._is_closed and self._process == os.getpid():
-            try:
+            with suppress(DeviceError):
                 self.schedule.run_all()
-            except DeviceError:
-                pass
         self._is_closed = True
 
     def _refuse(self, what: str) -> None:

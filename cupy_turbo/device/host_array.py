@@ -132,7 +132,7 @@ class HostArray:
         raise TypeError("a device array is not readable from Python: use .get() or device.fetch(array) for a copy")
 
     __array__ = __array_ufunc__ = __array_function__ = __iter__ = __bool__ = __setitem__ = _refuse
-    __int__ = __float__ = __index__ = __complex__ = __contains__ = __eq__ = __ne__ = _refuse  # type: ignore[assignment]
+    __int__ = __float__ = __index__ = __complex__ = __contains__ = __eq__ = __ne__ = _refuse
     __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __abs__ = __invert__ = _refuse
     __add__ = __radd__ = __iadd__ = __sub__ = __rsub__ = __isub__ = __mul__ = __rmul__ = __imul__ = _refuse
     __truediv__ = __rtruediv__ = __itruediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = __rmatmul__ = _refuse

@@ -22,10 +22,10 @@ from cupy_turbo.device.source import KernelSource, kernel_folder
 REMEDY = "install one (Debian, Ubuntu: apt-get install g++) or set CXX to its path"
 
 # No -ffast-math: NaN must survive. -fno-strict-aliasing: kernels reinterpret vectors freely, as CUDA allows.
-_FLAGS = (
+_FLAGS = shlex.split(
     "-std=c++17 -O3 -march=native -fPIC -shared -pthread -fvisibility=hidden -fno-exceptions -fno-math-errno "
     "-fno-strict-aliasing -fno-trapping-math -ffp-contract=fast -Wno-unknown-pragmas"
-).split()
+)
 # A fiber has 64 KiB of stack and no room for a guard page.
 _KERNEL_FLAGS = ["-Werror=frame-larger-than=32768", "-fno-plt"]
 _X86_FLAGS = ["-fcf-protection=none"]  # a shadow stack would refuse to switch fibers
@@ -63,7 +63,7 @@ def compiler_version() -> str:
 
 @functools.cache
 def _target() -> str:
-    """What -march=native means here: objects of one processor must not reach another through a shared cache."""
+    """Return what -march=native means here: a shared cache must not carry objects to another processor."""
     try:
         cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")
         features = re.search(r"^(?:flags|Features)\s*:.*$", cpuinfo, re.MULTILINE)
@@ -74,7 +74,7 @@ def _target() -> str:
 
 
 def extra_flags() -> tuple[str, ...]:
-    """Flags for every kernel from `CUPY_TURBO_HOST_FLAGS`, for example ``-fsanitize=undefined``."""
+    """Return the flags for every kernel from `CUPY_TURBO_HOST_FLAGS`, for example ``-fsanitize=undefined``."""
     return tuple(shlex.split(os.environ.get("CUPY_TURBO_HOST_FLAGS", "")))
 
 

@@ -12,8 +12,7 @@ from cupy_turbo.core.errors import KernelError
 from cupy_turbo.core.protocols import LaunchSize
 from cupy_turbo.device.host_array import HostArray
 from cupy_turbo.device.host_compiler import HostObject, LaunchReport, LaunchRequest, load_runtime
-from cupy_turbo.device.host_schedule import Operation
-from cupy_turbo.device.host_streams import HostStreamHandle
+from cupy_turbo.device.host_schedule import AddressRange, Operation
 from cupy_turbo.device.signature import Parameter, Signature
 
 if TYPE_CHECKING:
@@ -26,18 +25,9 @@ MAX_SHARED_BYTES = 227 << 10
 
 _MAX_GRID = (2**31 - 1, 65535, 65535)
 _MAX_BLOCK = (1024, 1024, 64)
-_FORMATS = {
-    "i1": "b",
-    "u1": "B",
-    "i2": "h",
-    "u2": "H",
-    "i4": "i",
-    "u4": "I",
-    "i8": "q",
-    "u8": "Q",
-    "f4": "f",
-    "f8": "d",
-}
+_FORMATS = dict(
+    i1="b", u1="B", i2="h", u2="H", i4="i", u4="I", i8="q", u8="Q", f2="e", f4="f", f8="d", b1="?"
+)  # by dtype.str without its byte order
 
 
 def launch_extent(what: str, size: LaunchSize, limits: Sequence[int]) -> tuple[int, int, int]:
@@ -62,8 +52,8 @@ def _slot_format(parameter: Parameter) -> str:
     if parameter.kind == "pointer":
         return "Q"
     assert parameter.dtype is not None
-    code = _FORMATS.get(parameter.dtype.str[1:], "?" if parameter.dtype.kind == "b" else "")
-    if not code:
+    code = _FORMATS.get(parameter.dtype.str[1:])
+    if code is None:
         raise ValueError(f"parameter {parameter} cannot be passed by value")
     return f"{code}{8 - parameter.dtype.itemsize}x"
 
@@ -100,8 +90,10 @@ class HostKernel:
         block_extent = launch_extent(f"{self.name}: block", block, _MAX_BLOCK)
         self._check_sizes(block_extent, shared_bytes)
         arguments = self.signature.convert(args)
-        target = self._target(stream)
-        reads, writes, values = [], [], []
+        target = self.device.stream_of(stream, self.name)
+        reads: list[AddressRange] = []
+        writes: list[AddressRange] = []
+        values: list[object] = []
         for parameter, argument in zip(self.signature.parameters, arguments, strict=True):
             if isinstance(argument, HostArray):
                 if argument.device is not self.device:
@@ -112,16 +104,9 @@ class HostKernel:
                 values.append(0 if argument is None else argument)
         if 0 in grid_extent:
             return
-        launch = _Launch(
-            self, self._request(grid_extent, block_extent, shared_bytes), self._slots.pack(*values), arguments
-        )
+        request = self._request(grid_extent, block_extent, shared_bytes)
+        launch = _Launch(self.name, request, self._slots.pack(*values), arguments)
         self.device.schedule.enqueue(target, [Operation(self.name, launch, reads=reads, writes=writes)])
-
-    def _target(self, stream: Stream) -> HostStreamHandle:
-        target = stream._require(f"launch of {self.name}")
-        if not isinstance(target, HostStreamHandle) or target.device is not self.device:
-            raise ValueError(f"{self.name}: the stream belongs to another device, {target.device.name}")
-        return target
 
     def _check_sizes(self, block: tuple[int, int, int], shared_bytes: int) -> None:
         threads = block[0] * block[1] * block[2]
@@ -154,16 +139,15 @@ class HostKernel:
 class _Launch:
     """A launch with everything converted; calling it runs the grid. Holds its operands."""
 
-    __slots__ = ("_arguments", "_kernel", "_request", "_slots")
+    __slots__ = ("_arguments", "_name", "_request", "_slots")
 
-    def __init__(self, kernel: HostKernel, request: LaunchRequest, slots: bytes, arguments: Sequence[object]) -> None:
-        self._kernel, self._request, self._slots, self._arguments = kernel, request, slots, arguments
+    def __init__(self, name: str, request: LaunchRequest, slots: bytes, arguments: Sequence[object]) -> None:
+        self._name, self._request, self._slots, self._arguments = name, request, slots, arguments
 
     def __call__(self) -> None:
         report = LaunchReport()
         if load_runtime().turbo_launch(self._request, self._slots, report):
             block, thread = tuple(report.block), tuple(report.thread)
             reason = report.reason.decode()
-            name = self._kernel.name
-            message = f"{name}: thread {thread} of block {block} {reason}"
-            raise KernelError(message, kernel=name, block=block, thread=thread)
+            message = f"{self._name}: thread {thread} of block {block} {reason}"
+            raise KernelError(message, kernel=self._name, block=block, thread=thread)

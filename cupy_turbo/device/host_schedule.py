@@ -10,8 +10,7 @@ import itertools
 import random
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from cupy_turbo.core.errors import DeviceError

@@ -7,9 +7,10 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cupy_turbo.core.errors import DeviceError
+from cupy_turbo.core.shared_handle import handle_of
 from cupy_turbo.device.host_schedule import Failure, Operation
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class HostStreamHandle:
             if event.capture is not None and event.capture is self.capture:
                 return  # recorded earlier on this very stream
             record = event.captured_record("waited for")
-            if record is None or record.is_done and record.failure is None:
+            if record is None or (record.is_done and record.failure is None):
                 return
             self.refuse_capture("made to wait for work outside it")
             self.device.schedule.enqueue(self, [Operation("wait", after=record)])
@@ -133,8 +134,7 @@ class HostGraph:
 
     def launch(self, stream: Stream) -> None:
         """Queue every captured operation on `stream`."""
-        target = stream._require("launch of a graph")
-        assert isinstance(target, HostStreamHandle), target
+        target: Any = handle_of(stream, "Stream", "Graph.launch()")
         target.device.schedule.enqueue(target, [operation.copy() for operation in self._operations])
 
 

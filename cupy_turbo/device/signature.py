@@ -134,7 +134,7 @@ def _range(dtype: np.dtype) -> tuple[str, float, float]:
         return "integer", integers.min, integers.max
     if dtype.kind == "b":
         return "bool", 0, 1
-    greatest = float(ml_dtypes.finfo(dtype).max)
+    greatest = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
     return "float", -greatest, greatest
 
 
@@ -156,7 +156,7 @@ def parse_signature(text: str, name: str, defines: Mapping[str, str | int]) -> S
         No such entry, or a parameter type that has no NumPy counterpart.
     """
     text = _COMMENT.sub(" ", text).replace("\\\n", " ")
-    macros = {macro: value for macro, value in _MACRO.findall(text)} | {k: str(v) for k, v in defines.items()}
+    macros = dict(_MACRO.findall(text)) | {k: str(v) for k, v in defines.items()}
     entry = re.search(_ENTRY.format(name=re.escape(name)), text)
     if entry is None:
         raise ValueError(f'{name}.cu has no extern "C" __global__ void {name}(...)')

@@ -6,45 +6,28 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from cupy_turbo.core.errors import KernelError
 from cupy_turbo.core.protocols import LaunchSize
 from cupy_turbo.device.host_array import HostArray
 from cupy_turbo.device.host_compiler import HostObject, LaunchReport, LaunchRequest, load_runtime
 from cupy_turbo.device.host_schedule import AddressRange, Operation
+from cupy_turbo.device.launch_size import block_extent, grid_extent
 from cupy_turbo.device.signature import Parameter, Signature
 
 if TYPE_CHECKING:
     from cupy_turbo.core.stream import Stream
     from cupy_turbo.device.host import HostDevice
 
-MAX_THREADS = 1024
 MAX_SHARED_BYTES = 227 << 10
 """Of one block, static and dynamic together: what the largest GPU has."""
 
-_MAX_GRID = (2**31 - 1, 65535, 65535)
-_MAX_BLOCK = (1024, 1024, 64)
-_FORMATS = dict(
-    i1="b", u1="B", i2="h", u2="H", i4="i", u4="I", i8="q", u8="Q", f2="e", f4="f", f8="d", b1="?"
-)  # by dtype.str without its byte order
-
-
-def launch_extent(what: str, size: LaunchSize, limits: Sequence[int]) -> tuple[int, int, int]:
-    """Return (x, y, z) of a grid or block given as one to three integers.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Not one to three integers; or one of them out of range.
-    """
-    extents = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
-    if not 1 <= len(extents) <= 3 or not all(isinstance(extent, (int, np.integer)) for extent in extents):
-        raise TypeError(f"{what} takes one to three integers, got {size!r}")
-    x, y, z = (*(int(extent) for extent in extents), 1, 1)[:3]
-    if not all(0 <= extent <= limit for extent, limit in zip((x, y, z), limits, strict=True)):
-        raise ValueError(f"{what} {(x, y, z)} exceeds {tuple(limits)}")
-    return x, y, z
+# `struct` codes by dtype.str without its byte order.
+_FORMATS = {"i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q"} | {
+    "f2": "e",
+    "f4": "f",
+    "f8": "d",
+    "b1": "?",
+}
 
 
 def _slot_format(parameter: Parameter) -> str:
@@ -86,9 +69,8 @@ class HostKernel:
         self, grid: LaunchSize, block: LaunchSize, args: Sequence[object], *, shared_bytes: int = 0, stream: Stream
     ) -> None:
         """Queue one launch; see `core.protocols.Kernel`."""
-        grid_extent = launch_extent(f"{self.name}: grid", grid, _MAX_GRID)
-        block_extent = launch_extent(f"{self.name}: block", block, _MAX_BLOCK)
-        self._check_sizes(block_extent, shared_bytes)
+        grid, block = grid_extent(self.name, grid), block_extent(self.name, block)
+        self._check_shared(shared_bytes)
         arguments = self.signature.convert(args)
         target = self.device.stream_of(stream, self.name)
         reads: list[AddressRange] = []
@@ -102,16 +84,13 @@ class HostKernel:
                 values.append(argument.pointer)
             else:
                 values.append(0 if argument is None else argument)
-        if 0 in grid_extent:
+        if 0 in grid:
             return
-        request = self._request(grid_extent, block_extent, shared_bytes)
+        request = self._request(grid, block, shared_bytes)
         launch = _Launch(self.name, request, self._slots.pack(*values), arguments)
         self.device.schedule.enqueue(target, [Operation(self.name, launch, reads=reads, writes=writes)])
 
-    def _check_sizes(self, block: tuple[int, int, int], shared_bytes: int) -> None:
-        threads = block[0] * block[1] * block[2]
-        if not 1 <= threads <= MAX_THREADS:
-            raise ValueError(f"{self.name}: a block has 1 to {MAX_THREADS} threads, got {threads}")
+    def _check_shared(self, shared_bytes: int) -> None:
         wanted = self._code.static_bytes + shared_bytes
         if shared_bytes < 0 or wanted > MAX_SHARED_BYTES:
             raise ValueError(

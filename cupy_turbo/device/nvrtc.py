@@ -88,7 +88,7 @@ def architecture(capability: tuple[int, int]) -> str:
     return f"sm_{max(usable)}"
 
 
-def compile(  # noqa: A001 - read as nvrtc.compile
+def compile(
     source: str, name: str, options: Sequence[str] = (), arch: str = "sm_90", *, include: Path | None = None
 ) -> tuple[bytes, str]:
     """Compile one source file to a cubin. Safe to call from several threads.
@@ -130,7 +130,9 @@ def compile(  # noqa: A001 - read as nvrtc.compile
         log = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).rstrip(b" \0\n").decode()
         if error != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             detail = log or error.name
-            raise CompileError(f"{name} does not compile for {arch} with {' '.join(options) or 'no defines'}:\n{detail}")
+            raise CompileError(
+                f"{name} does not compile for {arch} with {' '.join(options) or 'no defines'}:\n{detail}"
+            )
         return _read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log
     finally:
         nvrtc.nvrtcDestroyProgram(program)

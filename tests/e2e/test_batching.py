@@ -12,23 +12,23 @@ OPTIONS = {"dtype": "float32", "max_model_len": 96, "block_size": 16}
 
 
 @pytest.fixture(scope="module")
-def synchronous(device_name):
+def synchronous(device_kind):
     """Runs one request at a time, one batch at a time: what the others are compared with."""
-    with LLM("demo", device=device_name, phases=1, max_num_seqs=1, max_num_batched_tokens=96, **OPTIONS) as llm:
+    with LLM("demo", device=device_kind, phases=1, max_num_seqs=1, max_num_batched_tokens=96, **OPTIONS) as llm:
         yield llm
 
 
 @pytest.fixture(scope="module")
-def lookahead(device_name):
-    with LLM("demo", device=device_name, phases=2, max_num_seqs=64, max_num_batched_tokens=128, **OPTIONS) as llm:
+def lookahead(device_kind):
+    with LLM("demo", device=device_kind, phases=2, max_num_seqs=64, max_num_batched_tokens=128, **OPTIONS) as llm:
         yield llm
         llm.engine.check_integrity()
 
 
 @pytest.fixture(scope="module")
-def crowded(device_name):
+def crowded(device_kind):
     """Two phases, few slots: requests wait for one another."""
-    with LLM("demo", device=device_name, phases=2, max_num_seqs=5, max_num_batched_tokens=40, **OPTIONS) as llm:
+    with LLM("demo", device=device_kind, phases=2, max_num_seqs=5, max_num_batched_tokens=40, **OPTIONS) as llm:
         yield llm
         llm.engine.check_integrity()
 

@@ -13,8 +13,8 @@ GOLDEN = json.loads((Path(__file__).parent / "golden" / "demo.json").read_text()
 
 
 @pytest.fixture(scope="module")
-def llm(device_name):
-    with LLM("demo", device=device_name, dtype="float32", max_num_seqs=8) as llm:
+def llm(device_kind):
+    with LLM("demo", device=device_kind, dtype="float32", max_num_seqs=8) as llm:
         yield llm
 
 
@@ -59,20 +59,20 @@ def test_a_stop_id_ends_the_answer_and_is_not_part_of_the_text(llm):
     assert output.outputs[0].text == llm.tokenizer.decode(cut[:-1])
 
 
-def test_an_answer_ends_at_the_context_length(device_name):
-    with LLM("demo", device=device_name, dtype="float32", max_model_len=20, max_num_seqs=2) as llm:
+def test_an_answer_ends_at_the_context_length(device_kind):
+    with LLM("demo", device=device_kind, dtype="float32", max_model_len=20, max_num_seqs=2) as llm:
         (output,) = llm.generate("ROMEO:", SamplingParams(temperature=0, ignore_eos=True))
         assert len(output.prompt_token_ids) + len(output.outputs[0].token_ids) == 20
         assert output.outputs[0].finish_reason == "length"
         assert list(output.outputs[0].token_ids) == GOLDEN[0]["greedy_ids"][:18]
 
 
-def test_a_prompt_in_chunks_gives_the_same(device_name):
+def test_a_prompt_in_chunks_gives_the_same(device_kind):
     prompt = GOLDEN[1]["prompt_ids"] + GOLDEN[1]["greedy_ids"][:20]
     greedy = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
     for budget in (4, 7, 16):
         with LLM(
-            "demo", device=device_name, dtype="float32", max_num_seqs=2, max_num_batched_tokens=budget, block_size=16
+            "demo", device=device_kind, dtype="float32", max_num_seqs=2, max_num_batched_tokens=budget, block_size=16
         ) as llm:
             (output,) = llm.generate(prompt, greedy)
         assert list(output.outputs[0].token_ids) == GOLDEN[1]["greedy_ids"][20:32], budget

@@ -27,8 +27,8 @@ def engine_threads() -> list[str]:
 
 
 @pytest.fixture
-def llm(device_name):
-    with LLM("demo", device=device_name, max_model_len=128, max_num_seqs=4, block_size=16) as llm:
+def llm(device_kind):
+    with LLM("demo", device=device_kind, max_model_len=128, max_num_seqs=4, block_size=16) as llm:
         yield llm
     assert not engine_threads()
 
@@ -80,10 +80,10 @@ def ends(events: Queue[RequestEvent], count: int) -> dict[str, RequestEvent]:
 
 
 @pytest.fixture
-def loaded(device_name):
+def loaded(device_kind):
     loaded = load_model(
         "demo",
-        device=device_name,
+        device=device_kind,
         dtype="float32",
         max_model_len=128,
         max_num_seqs=4,
@@ -190,16 +190,16 @@ def test_an_interrupted_generate_leaves_nothing_behind(llm, monkeypatch):
     llm.engine.check_integrity()
 
 
-def test_dropping_a_model_without_close_ends_its_threads(device_name):
-    llm = LLM("demo", device=device_name, max_model_len=64, max_num_seqs=2)
+def test_dropping_a_model_without_close_ends_its_threads(device_kind):
+    llm = LLM("demo", device=device_kind, max_model_len=64, max_num_seqs=2)
     llm.generate("x", SamplingParams(max_tokens=2))
     del llm
     gc.collect()
     assert not engine_threads()
 
 
-def test_a_script_that_never_closes_exits_cleanly(device_name):
-    script = f"from cupy_turbo import LLM; llm = LLM('demo', device={device_name!r}, max_num_seqs=2); llm.stream('x')"
+def test_a_script_that_never_closes_exits_cleanly(device_kind):
+    script = f"from cupy_turbo import LLM; llm = LLM('demo', device={device_kind!r}, max_num_seqs=2); llm.stream('x')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

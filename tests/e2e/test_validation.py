@@ -9,8 +9,8 @@ from cupy_turbo.core.errors import ContextLengthError, EngineDeadError, InvalidR
 
 
 @pytest.fixture(scope="module")
-def llm(device_name):
-    with LLM("demo", device=device_name, max_model_len=32, max_num_seqs=4, block_size=16) as llm:
+def llm(device_kind):
+    with LLM("demo", device=device_kind, max_model_len=32, max_num_seqs=4, block_size=16) as llm:
         yield llm
 
 
@@ -79,13 +79,13 @@ def test_params_must_fit_the_prompts(llm):
         ("dtype", "int8", "float32"),
     ],
 )
-def test_engine_options_are_checked(device_name, option, value, words):
+def test_engine_options_are_checked(device_kind, option, value, words):
     with pytest.raises(ValueError, match=words):
-        LLM("demo", device=device_name, **{option: value})
+        LLM("demo", device=device_kind, **{option: value})
 
 
-def test_a_closed_model_says_so(device_name):
-    llm = LLM("demo", device=device_name, max_model_len=32, max_num_seqs=2)
+def test_a_closed_model_says_so(device_kind):
+    llm = LLM("demo", device=device_kind, max_model_len=32, max_num_seqs=2)
     llm.close()
     llm.close()
     with pytest.raises(EngineDeadError, match="closed"):

@@ -34,7 +34,8 @@ def render_chat(
         Jinja source; None is the error of a model that has none.
     messages : sequence of mappings
         At least one, each with `role` (text) and `content` (text, or a list of text parts, which are joined by a
-        newline). `content` may be missing or None where `tool_calls` stand in for it. Other entries are passed on.
+        newline). `content` may be missing or None where `tool_calls` stand in for it: the template then sees empty text.
+        Other entries are passed on.
     variables : mapping, optional
         What else the template sees: `bos_token`, `add_generation_prompt`, `tools`, …
 
@@ -90,7 +91,7 @@ def _check_message(message: object, where: str) -> dict[str, object]:
         raise _refused(where, f"must have a 'content'; it has {present}")
     plain = {str(key): _plain(value) for key, value in message.items() if key != "content"}
     check_text(plain["role"], f"{where}.role")
-    return {**plain, "content": None if content is None else _content_text(content, f"{where}.content")}
+    return {**plain, "content": "" if content is None else _content_text(content, f"{where}.content")}
 
 
 def _content_text(content: object, where: str) -> str:

@@ -132,4 +132,4 @@ def test_text_parts_are_joined_and_tool_calls_need_no_content() -> None:
     parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
     assert render_chat("{{ messages[0].content }}", [{"role": "user", "content": parts}]) == "one\ntwo"
     call = {"role": "assistant", "tool_calls": [{"name": "f"}]}
-    assert render_chat("{{ messages[0].content }} {{ messages[0].tool_calls[0].name }}", [call]) == "None f"
+    assert render_chat("{{ messages[0].content }}{{ messages[0].tool_calls[0].name }}", [call]) == "f"

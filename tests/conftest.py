@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from cupy_turbo.core.protocols import Device
 
-# No deadline: the first call of a test may compile. Nothing drawn is kept on disk, so that a run depends on its seed only.
+# No deadline: the first call of a test may compile. No database: what a run does depends on its seed only.
 settings.register_profile(
     "cupy_turbo", deadline=None, database=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -28,11 +28,11 @@ def device_kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def device(device_kind: str) -> Iterator[Device]:
-    """A device of its own for one test, closed after it."""
+    """A device of its own for one test, closed after it; not entered, so that no test leans on a current device."""
     from cupy_turbo.device import open_device
 
-    with open_device(device_kind) as opened:
-        yield opened
+    opened = open_device(device_kind)
+    yield opened
     opened.close()
 
 

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "cupy_turbo"
 
-# A folder may import its own layer and lower ones. What is not named here (cli, server, trace, bench, testing) is on top.
+# A folder may import its own layer and lower ones. What is not named (cli, server, trace, bench, testing) is on top.
 LAYERS = {"core": 0, "device": 1, "ops": 2, "models": 3, "checkpoint": 3, "text": 3, "engine": 4, "api": 5}
 TOP = 6
 FRAMEWORKS = {"torch", "jax", "jaxlib", "triton", "tensorflow", "torch_xla"}
@@ -30,8 +30,7 @@ def imported_names(tree: ast.AST) -> Iterator[str]:
             assert node.level == 0, "relative imports hide the layer"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"importlib.import_module", "__import__"}:
-            if node.args and isinstance(node.args[0], ast.Constant):
-                yield str(node.args[0].value)
+            yield from (str(argument.value) for argument in node.args[:1] if isinstance(argument, ast.Constant))
 
 
 def layer_of(parts: tuple[str, ...]) -> int:

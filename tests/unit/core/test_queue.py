@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -92,9 +93,13 @@ def test_a_loop_ends_when_closed_and_drained() -> None:
 def test_an_exception_in_the_loop_is_not_taken_for_the_end() -> None:
     queue: Queue[int] = Queue()
     queue.push(1)
-    with pytest.raises(QueueClosed, match="from the body"):
+
+    def loop() -> None:
         for _ in queue:
             raise QueueClosed("from the body")
+
+    with pytest.raises(QueueClosed, match="from the body"):
+        loop()
 
 
 @pytest.mark.parametrize("timeout", [0, 0.0, 0.02])
@@ -164,8 +169,8 @@ def test_repr_and_len_are_one_honest_line() -> None:
     assert repr(queue) == "Queue(1 items, capacity=3, closed)"
 
 
-def interrupt_when(condition: object) -> None:
-    wait_until(condition)  # type: ignore[arg-type]
+def interrupt_when(condition: Callable[[], bool]) -> None:
+    wait_until(condition)
     os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -173,9 +178,9 @@ def interrupt_when(condition: object) -> None:
 def test_ctrl_c_interrupts_a_pop_on_the_main_thread(timeout: float | None) -> None:
     assert threading.current_thread() is threading.main_thread()
     queue: Queue[int] = Queue()
-    with Caller(lambda: interrupt_when(lambda: queue.statistics().poppers_waiting == 1)):
-        with pytest.raises(KeyboardInterrupt):
-            queue.pop(timeout=timeout)
+    interrupt = Caller(lambda: interrupt_when(lambda: queue.statistics().poppers_waiting == 1))
+    with interrupt, pytest.raises(KeyboardInterrupt):
+        queue.pop(timeout=timeout)
     assert queue.statistics().poppers_waiting == 0
     queue.push(1)
     assert queue.pop() == 1
@@ -184,9 +189,9 @@ def test_ctrl_c_interrupts_a_pop_on_the_main_thread(timeout: float | None) -> No
 def test_ctrl_c_interrupts_a_push_on_the_main_thread() -> None:
     queue: Queue[int] = Queue(capacity=1)
     queue.push(1)
-    with Caller(lambda: interrupt_when(lambda: queue.statistics().pushers_waiting == 1)):
-        with pytest.raises(KeyboardInterrupt):
-            queue.push(2)
+    interrupt = Caller(lambda: interrupt_when(lambda: queue.statistics().pushers_waiting == 1))
+    with interrupt, pytest.raises(KeyboardInterrupt):
+        queue.push(2)
     assert queue.abort() == [1]
     assert queue.statistics().pushers_waiting == 0
 

@@ -34,7 +34,7 @@ def render_chat(
         Jinja source; None is the error of a model that has none.
     messages : sequence of mappings
         At least one, each with `role` (text) and `content` (text, or a list of text parts, which are joined by a
-        newline). `content` may be missing or None where `tool_calls` stand in for it: the template then sees empty text.
+        newline). `content` may be missing or None where `tool_calls` stand in for it: a template then sees empty text.
         Other entries are passed on.
     variables : mapping, optional
         What else the template sees: `bos_token`, `add_generation_prompt`, `tools`, …

@@ -50,7 +50,7 @@ def open_checkpoint(model: str | Path, revision: str | None = None) -> Checkpoin
         return open_folder(DEMO_FOLDER)
     if name.startswith("random:"):
         return open_random(name.removeprefix("random:"))
-    if path.is_dir():
+    if name and path.is_dir():  # Path("") is the working directory
         return open_folder(path)
     if path.is_file():
         if path.suffix != ".gguf":

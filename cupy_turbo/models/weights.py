@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+
 from tqdm import tqdm
 
 from cupy_turbo.checkpoint.checkpoint import Checkpoint
-from cupy_turbo.core.dtypes import DType
+from cupy_turbo.core.dtypes import DType, bfloat16, float16
 from cupy_turbo.core.protocols import Device
 from cupy_turbo.models.config import ModelConfig
 from cupy_turbo.models.llama_weights import LayerWeights, LlamaWeights, allocate_weights, weight_destinations
@@ -13,6 +15,8 @@ from cupy_turbo.models.random_weights import random_weights
 from cupy_turbo.models.weight_upload import WeightUpload
 
 __all__ = ["LayerWeights", "LlamaWeights", "load_weights", "random_weights"]
+
+_log = logging.getLogger("cupy_turbo")
 
 
 def load_weights(
@@ -55,6 +59,8 @@ def load_weights(
     -----
     Host memory beyond the arrays stays under 0.2 GB: two pinned buffers, and one chunk as it was read.
     """
+    if config.dtype == bfloat16 and dtype == float16:
+        _log.warning("the checkpoint is bfloat16: in float16 its activations may overflow, which shows as NaN logits")
     if checkpoint.is_random:
         return random_weights(config, device, dtype, seed)
     weights = allocate_weights(config, device, dtype)

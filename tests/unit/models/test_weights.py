@@ -162,6 +162,15 @@ def test_a_weight_beyond_the_range_of_float16_names_its_tensor_and_the_remedy(tm
         load(checkpoint, device, np.dtype(ml_dtypes.bfloat16))
 
 
+def test_a_bfloat16_checkpoint_in_float16_is_told_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    checkpoint = open_checkpoint(write_folder(tmp_path, make_tensors(0, ml_dtypes.bfloat16)))
+    with open_device("host") as device:
+        load(checkpoint, device, np.dtype(ml_dtypes.bfloat16))
+        assert caplog.text == ""
+        load(checkpoint, device, np.dtype(np.float16))
+    assert "may overflow" in caplog.text
+
+
 def test_largest_and_smallest_finite_weights_pass(tmp_path: Path) -> None:
     for dtype in FLOAT_TYPES:
         limits = ml_dtypes.finfo(dtype)

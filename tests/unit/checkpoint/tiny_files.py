@@ -29,17 +29,6 @@ CONFIG: dict[str, object] = {
     "tie_word_embeddings": False,
     "eos_token_id": 2,
 }
-GGUF_LAYER_NAMES = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
 
 
 def make_tensors(seed: int, dtype: npt.DTypeLike = np.float32, config: dict[str, object] = CONFIG) -> Tensors:

@@ -15,10 +15,14 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
 
 demo: venv ## write Shakespeare with the demo model, on the GPU if there is one
-	@$(VENV)/bin/cupy-turbo generate "ROMEO:" --device $(DEVICE) --max-tokens 200 --temperature 0.8 --seed 1
+	@$(VENV)/bin/cupy-turbo generate "ROMEO:" --echo --device $(DEVICE) --max-tokens 200 --temperature 0.8 --seed 1
 
 test: venv-test ## run every test that needs no GPU; NVRTC compiles every kernel for every architecture
 	$(TEST_VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+gpu-test: ## the kernel, property and end-to-end tests on the GPU
+	@sh tools/setup_venv.sh $(TEST_VENV) gpu cuda12 gguf test
+	$(TEST_VENV)/bin/python -m pytest tests/kernels tests/property tests/parity tests/e2e --device cuda $(PYTEST_ARGS)
 
 lint: venv-lint ## ruff, mypy (strict) and clang-format; changes nothing
 	$(TEST_VENV)/bin/ruff check .
@@ -32,7 +36,7 @@ format: venv-lint ## let ruff and clang-format rewrite the files
 	$(TEST_VENV)/bin/clang-format -i $(CXX_SOURCES)
 
 bench: ## milliseconds per decode step and per prefill of random weights on the GPU, beside the hardware's floor
-	@sh tools/setup_venv.sh $(VENV) 'cuda!'
+	@sh tools/setup_venv.sh $(VENV) gpu cuda
 	$(VENV)/bin/python tools/gpu_report.py speed --device cuda $(BENCH_ARGS)
 
 clean: ## remove the environments and everything built or cached here (not ~/.cache/cupy_turbo)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Make a virtual environment with this project in it, editable:  sh tools/setup_venv.sh FOLDER [EXTRA...]
 # `cuda` stands for the CUDA extra that fits this machine's driver; without a usable GPU it stands for none, and a C++
-# compiler must be there instead.  `cuda!` stops without a usable GPU.
+# compiler must be there instead.  `gpu` installs nothing, and stops without a usable GPU.
 # Does nothing when FOLDER already has them all.  PYTHON names the interpreter (default: the first that is new enough).
 set -eu
 cd "$(dirname "$0")/.."
@@ -43,7 +43,10 @@ for extra in "$@"; do
         extra=$("$python" tools/detect_cuda_extra.py)
         [ -n "$extra" ] || sh tools/check_compiler.sh || exit 1
         ;;
-    cuda!) extra=$("$python" tools/detect_cuda_extra.py --require) || exit 1 ;;
+    gpu)
+        "$python" tools/detect_cuda_extra.py --require >/dev/null || exit 1
+        extra=
+        ;;
     esac
     [ -z "$extra" ] || extras=${extras:+$extras,}$extra
 done

@@ -34,9 +34,12 @@ class Waiters:
 
         A caller looks again at what it waits for after true: it may have been woken by the deadline.
         """
-        remaining = None if deadline is None else min(deadline - time.monotonic(), threading.TIMEOUT_MAX)
-        if remaining is not None and remaining <= 0:
+        # Never a wait without a timeout: where a library has installed SIGINT with SA_RESTART, the kernel resumes such a
+        # wait and Ctrl-C is lost; a timed one returns and Python raises KeyboardInterrupt.
+        remaining = threading.TIMEOUT_MAX if deadline is None else deadline - time.monotonic()
+        if remaining <= 0:
             return False
+        remaining = min(remaining, threading.TIMEOUT_MAX)
         self.count += 1
         try:
             self._condition.wait(remaining)

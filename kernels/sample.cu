@@ -173,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     if (token >= 0 && temperature[slot] >= 1e-5f) { // the whole block takes the same branches
         row.temperature = temperature[slot];
         row.top = row.logits[token] / row.temperature;
-        unsigned floor = ORDER_OF_MINUS_INF + 1;
+        unsigned floor = 0;
         const int count = top_k[slot];
         const float share = top_p[slot];
         if (count > 0 && count < vocab_limit) floor = select_key(row, floor, false, count, histogram);

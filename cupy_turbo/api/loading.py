@@ -92,7 +92,7 @@ def load_model(
             chosen,
             limits,
             gpu_memory_utilization=gpu_memory_utilization,
-            vocab_limit=min(config.vocab_size, tokenizer.vocab_size),
+            vocab_limit=_vocab_limit(checkpoint, tokenizer),
         )
         settings = engine_config(limits, num_blocks=num_blocks, phases=phases)
     except BaseException:
@@ -139,8 +139,17 @@ def _choose_dtype(dtype: str, config: ModelConfig) -> np.dtype:
     return chosen
 
 
+def _vocab_limit(checkpoint: Checkpoint, tokenizer: Tokenizer) -> int:
+    """Ids that may be sampled: a padded vocabulary has more rows than the tokenizer has tokens.
+
+    A random model borrows a tokenizer that has nothing to do with its shape, and samples all of its ids.
+    """
+    vocab_size = checkpoint.config.vocab_size
+    return vocab_size if checkpoint.is_random else min(vocab_size, tokenizer.vocab_size)
+
+
 def _eos_token_ids(checkpoint: Checkpoint, tokenizer: Tokenizer) -> tuple[int, ...]:
     """What ends an answer: the checkpoint's own list, or else the tokenizer's end-of-sequence token."""
-    if checkpoint.config.eos_token_ids:
+    if checkpoint.config.eos_token_ids or checkpoint.is_random:
         return checkpoint.config.eos_token_ids
     return () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)

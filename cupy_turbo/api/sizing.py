@@ -38,11 +38,14 @@ def choose_limits(
     InvalidRequestError
         Naming the option, its value and the limit.
     """
+    longest = config.max_position
+    if config.rope.type == "dynamic":  # the base grows with the length that the table is built for
+        longest = int(longest * config.rope.factor)
     if max_model_len is None:
         max_model_len = config.max_position
-    elif max_model_len > config.max_position:
+    elif max_model_len > longest:
         raise InvalidRequestError(
-            f"max_model_len is {max_model_len}, but the model's positions end at {config.max_position}",
+            f"max_model_len is {max_model_len}, but the model's positions end at {longest}",
             parameter="max_model_len",
             value=max_model_len,
         )

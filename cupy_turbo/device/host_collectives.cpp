@@ -2,6 +2,8 @@
 //
 // A lane that runs ahead may deposit for the next meeting while others have not yet read their result; so results have
 // their own place, and are overwritten only when all have arrived again.
+#include <type_traits>
+
 #include "host_fibers.h"
 
 namespace {
@@ -45,7 +47,7 @@ void meet(Warp& warp, unsigned collective, unsigned mask, Compute compute) {
     if (warp.is_mixed) check_tags(warp, mask, tag);
     compute(mask);
     warp.waiting &= ~mask;
-    machine->release(thread.warp, mask & ~bit);
+    machine->release(warp, mask & ~bit);
 }
 
 void require_whole_warp(const Warp& warp) {
@@ -69,37 +71,72 @@ T exchange(Warp& warp, T (&operand)[32], T (&result)[32], unsigned collective, u
     return result[lane];
 }
 
-float greater(float a, float b) { return fmaxf(a, b); }
-template <class T>
-T greater(T a, T b) {
-    return a > b ? a : b;
+struct Sum {
+    template <class T>
+    T operator()(T a, T b) const {
+        return a + b;
+    }
+    template <class T>
+    static constexpr T REST = T(0);
+};
+struct Max {
+    float operator()(float a, float b) const { return fmaxf(a, b); }
+    template <class T>
+    T operator()(T a, T b) const {
+        return a > b ? a : b;
+    }
+    template <class T>
+    static constexpr T REST = T(-1) < T(0) ? T(1ull << (8 * sizeof(T) - 1)) : T(0);
+};
+template <>
+constexpr float Max::REST<float> = -__builtin_inff();
+
+template <class T, class Combine>
+T butterfly(const void* operand, Combine combine) {
+    const T* values = static_cast<const T*>(operand);
+    T partial[16];
+    for (int i = 0; i < 16; ++i) partial[i] = combine(values[i], values[i + 16]);
+    for (int i = 0; i < 8; ++i) partial[i] = combine(partial[i], partial[i + 8]);
+    for (int i = 0; i < 4; ++i) partial[i] = combine(partial[i], partial[i + 4]);
+    for (int i = 0; i < 2; ++i) partial[i] = combine(partial[i], partial[i + 2]);
+    return combine(partial[0], partial[1]);
 }
-template <class T>
-T butterfly(TurboReduction reduction, const T* values) {
+// Reduce `num_warps` times 32 operands as a GPU does: each warp, then the warps.
+template <class T, class Combine>
+void reduce(const void* operand, unsigned num_warps, void* result) {
     T partial[32];
-    memcpy(partial, values, sizeof partial);
-    for (int half = 16; half > 0; half >>= 1)
-        for (int i = 0; i < half; ++i)
-            partial[i] = reduction == TURBO_SUM ? partial[i] + partial[i + half] : greater(partial[i], partial[i + half]);
-    return partial[0];
+    for (unsigned w = 0; w < 32; ++w) partial[w] = Combine::template REST<T>;
+    for (unsigned w = 0; w < num_warps; ++w)
+        partial[w] = butterfly<T>(static_cast<const T*>(operand) + 32 * w, Combine{});
+    if (num_warps > 1) partial[0] = butterfly<T>(partial, Combine{});
+    memcpy(result, partial, sizeof(T));
+}
+template <class Combine>
+void reduce(TurboNumber type, const void* operand, unsigned num_warps, void* result) {
+    constexpr bool IS_SUM = std::is_same_v<Combine, Sum>;  // sums wrap as on a GPU, so signed ones are added unsigned
+    if (type == TURBO_FLOAT) reduce<float, Combine>(operand, num_warps, result);
+    else if (type == TURBO_INT && !IS_SUM) reduce<int, Combine>(operand, num_warps, result);
+    else if (type == TURBO_LONG && !IS_SUM) reduce<long long, Combine>(operand, num_warps, result);
+    else if (type == TURBO_INT || type == TURBO_UNSIGNED) reduce<unsigned, Combine>(operand, num_warps, result);
+    else reduce<unsigned long long, Combine>(operand, num_warps, result);
+}
+void reduce(TurboReduction reduction, TurboNumber type, const void* operand, unsigned num_warps, void* result) {
+    if (reduction == TURBO_SUM) reduce<Sum>(type, operand, num_warps, result);
+    else reduce<Max>(type, operand, num_warps, result);
 }
 
-// Sums wrap as on a GPU, so signed ones are added as unsigned.
-template <class Visit>
-void with_type(TurboReduction reduction, TurboNumber type, Visit visit) {
-    if (type == TURBO_FLOAT) visit(float(0), reduction == TURBO_SUM ? 0.0f : -TURBO_INF);
-    else if (type == TURBO_UNSIGNED || (type == TURBO_INT && reduction == TURBO_SUM)) visit(0u, 0u);
-    else if (type == TURBO_INT) visit(0, static_cast<int>(0x80000000u));
-    else if (type == TURBO_UNSIGNED_LONG || reduction == TURBO_SUM) visit(0ull, 0ull);
-    else visit(0ll, static_cast<long long>(0x8000000000000000ull));
-}
-template <class T>
-void reduce_block(TurboReduction reduction, const void* operand, T rest, void* result) {
-    T partial[32];
-    for (unsigned w = 0; w < 32; ++w)
-        partial[w] = w < machine->num_warps ? butterfly(reduction, static_cast<const T*>(operand) + 32 * w) : rest;
-    const T reduced = butterfly(reduction, partial);
-    memcpy(result, &reduced, sizeof reduced);
+template <class Bits>
+Bits reduce_warp(Warp& warp, Bits (&operand)[32], Bits (&result)[32], TurboReduction reduction, TurboNumber type,
+                 Bits bits) {
+    const unsigned lane = self().lane;
+    require_whole_warp(warp);
+    operand[lane] = bits;
+    meet(warp, REDUCE + 8 * reduction + type, ALL_LANES, [&](unsigned) {
+        Bits reduced;
+        reduce(reduction, type, operand, 1, &reduced);
+        for (unsigned i = 0; i < 32; ++i) result[i] = reduced;
+    });
+    return result[lane];
 }
 
 // The last thread to arrive runs `compute` and goes on; the others are woken.
@@ -112,6 +149,18 @@ void meet_block(unsigned kind, Compute compute) {
     barrier.arrived = 0;
     compute();
     machine->release_all_but(self());
+}
+
+template <class Bits>
+Bits reduce_block(Bits (&operand)[MAX_THREADS], TurboReduction reduction, TurboNumber type, Bits bits) {
+    Machine& own = *machine;
+    if (own.num_threads % 32) turbo_fail("reduces over a block that is not made of whole warps");
+    operand[&self() - own.threads] = bits;
+    meet_block(TURBO_SYNC_COUNT + 1 + 8 * reduction + type,
+               [&] { reduce(reduction, type, operand, own.num_warps, &own.barrier.reduced); });
+    Bits reduced;
+    memcpy(&reduced, &own.barrier.reduced, sizeof reduced);
+    return reduced;
 }
 
 void load_matrices(Warp& warp, unsigned count, bool transposed) {
@@ -130,7 +179,7 @@ void load_matrices(Warp& warp, unsigned count, bool transposed) {
         }
 }
 
-} // namespace
+}  // namespace
 
 #include "host_mma.h"
 
@@ -147,51 +196,36 @@ int turbo_barrier(TurboBarrier kind, int predicate) {
     return barrier.result;
 }
 
-void turbo_block_reduce(TurboReduction reduction, TurboNumber type, void* value) {
-    const Thread& thread = self();
-    const size_t place = static_cast<size_t>(&thread - machine->threads);
-    if (machine->num_threads % 32) turbo_fail("reduces over a block that is not made of whole warps");
-    with_type(reduction, type, [&](auto zero, auto rest) {
-        using T = decltype(zero);
-        void* operand = sizeof(T) == 4 ? static_cast<void*>(machine->reduce_operand) : machine->reduce_operand64;
-        memcpy(static_cast<char*>(operand) + place * sizeof(T), value, sizeof(T));
-        meet_block(TURBO_SYNC_COUNT + 1 + 8 * reduction + type,
-                   [&] { reduce_block<T>(reduction, operand, rest, &machine->barrier.reduced); });
-        memcpy(value, &machine->barrier.reduced, sizeof(T));
-    });
+unsigned turbo_warp_reduce32(TurboReduction reduction, TurboNumber type, unsigned bits) {
+    Warp& warp = *self().warp;
+    return reduce_warp(warp, warp.operand[0], warp.result[0], reduction, type, bits);
 }
-
-void turbo_warp_reduce(TurboReduction reduction, TurboNumber type, void* value) {
-    Warp& warp = machine->warps[self().warp];
-    const unsigned lane = self().lane;
-    require_whole_warp(warp);
-    with_type(reduction, type, [&](auto zero, auto) {
-        using T = decltype(zero);
-        void* operand = sizeof(T) == 4 ? static_cast<void*>(warp.operand[0]) : warp.operand64;
-        memcpy(static_cast<char*>(operand) + lane * sizeof(T), value, sizeof(T));
-        meet(warp, REDUCE + 8 * reduction + type, ALL_LANES, [&](unsigned) {
-            const T reduced = butterfly(reduction, static_cast<const T*>(operand));
-            for (unsigned i = 0; i < 32; ++i) memcpy(&warp.result64[i], &reduced, sizeof(T));
-        });
-        memcpy(value, &warp.result64[lane], sizeof(T));
-    });
+unsigned long long turbo_warp_reduce64(TurboReduction reduction, TurboNumber type, unsigned long long bits) {
+    Warp& warp = *self().warp;
+    return reduce_warp(warp, warp.operand64, warp.result64, reduction, type, bits);
+}
+unsigned turbo_block_reduce32(TurboReduction reduction, TurboNumber type, unsigned bits) {
+    return reduce_block(machine->reduce_operand, reduction, type, bits);
+}
+unsigned long long turbo_block_reduce64(TurboReduction reduction, TurboNumber type, unsigned long long bits) {
+    return reduce_block(machine->reduce_operand64, reduction, type, bits);
 }
 
 void turbo_warp_barrier(unsigned mask) {
-    meet(machine->warps[self().warp], SYNC_WARP, mask, [](unsigned) {});
+    meet(*self().warp, SYNC_WARP, mask, [](unsigned) {});
 }
 
 unsigned turbo_shuffle32(unsigned mask, unsigned value, int source) {
-    Warp& warp = machine->warps[self().warp];
+    Warp& warp = *self().warp;
     return exchange(warp, warp.operand[0], warp.result[0], SHUFFLE_32, mask, value, source);
 }
 unsigned long long turbo_shuffle64(unsigned mask, unsigned long long value, int source) {
-    Warp& warp = machine->warps[self().warp];
+    Warp& warp = *self().warp;
     return exchange(warp, warp.operand64, warp.result64, SHUFFLE_64, mask, value, source);
 }
 
 unsigned turbo_ballot(unsigned mask, int predicate) {
-    Warp& warp = machine->warps[self().warp];
+    Warp& warp = *self().warp;
     const unsigned lane = self().lane, bit = 1u << lane;
     warp.predicates = predicate ? warp.predicates | bit : warp.predicates & ~bit;
     meet(warp, BALLOT, mask, [&](unsigned lanes) {
@@ -202,7 +236,7 @@ unsigned turbo_ballot(unsigned mask, int predicate) {
 }
 
 unsigned turbo_match(unsigned mask, unsigned long long value) {
-    Warp& warp = machine->warps[self().warp];
+    Warp& warp = *self().warp;
     const unsigned lane = self().lane;
     warp.operand64[lane] = value;
     meet(warp, MATCH, mask, [&](unsigned lanes) {
@@ -217,7 +251,7 @@ unsigned turbo_match(unsigned mask, unsigned long long value) {
 }
 
 void turbo_ldmatrix(unsigned* registers, const void* row, int count, bool transposed) {
-    Warp& warp = machine->warps[self().warp];
+    Warp& warp = *self().warp;
     const unsigned lane = self().lane, matrices = static_cast<unsigned>(count);
     require_whole_warp(warp);
     if (lane < 8 * matrices) {
@@ -231,7 +265,7 @@ void turbo_ldmatrix(unsigned* registers, const void* row, int count, bool transp
 }
 
 void turbo_mma(float* d, const unsigned* a, const unsigned* b, bool is_bf16) {
-    Warp& warp = machine->warps[self().warp];
+    Warp& warp = *self().warp;
     const unsigned lane = self().lane;
     require_whole_warp(warp);
     for (int i = 0; i < 4; ++i) warp.operand[i][lane] = a[i];
@@ -247,7 +281,8 @@ void turbo_mma(float* d, const unsigned* a, const unsigned* b, bool is_bf16) {
 void turbo_cp_async(void* shared, const void* global, bool valid) {
     if ((reinterpret_cast<uintptr_t>(shared) | (valid ? reinterpret_cast<uintptr_t>(global) : 0)) % 16)
         turbo_fail("gives cp_async_16 an address that is not 16-byte aligned");
-    if (!machine->is_shared(shared, 16)) turbo_fail("gives cp_async_16 a destination outside the block's shared memory");
+    if (!machine->is_shared(shared, 16))
+        turbo_fail("gives cp_async_16 a destination outside the block's shared memory");
     PendingCopies& pending = machine->copies();
     if (pending.last - pending.first == PendingCopies::CAPACITY) pending.run_oldest();
     pending.copies[pending.last++ % PendingCopies::CAPACITY] = {shared, valid ? global : nullptr, pending.group};
@@ -263,4 +298,4 @@ void turbo_cp_async_wait(int allowed) {
     }
 }
 
-} // extern "C"
+}  // extern "C"

@@ -8,8 +8,6 @@ void* __tls_get_addr(unsigned long* module_and_offset);
 }
 __thread Machine* machine __attribute__((tls_model("initial-exec")));
 
-static void fiber_main() { machine->run_fiber(); }
-
 void Machine::run(Launch& work) {
     launch = &work;
     machine = this;
@@ -17,6 +15,7 @@ void Machine::run(Launch& work) {
     if (!reserve(work.shared_bytes)) return report({0, 0, 0}, "finds no memory for the stacks of its block");
     unsigned long address[2] = {static_cast<unsigned long>(work.static_module), 0};
     static_shared = work.static_bytes ? static_cast<unsigned char*>(__tls_get_addr(address)) : nullptr;
+    is_shuffled = work.seed != 0;
     turbo_block.dim = work.dim;
     turbo_block.grid = work.grid;
     turbo_block.dynamic_shared = dynamic_shared;
@@ -25,57 +24,65 @@ void Machine::run(Launch& work) {
     if (!next_block()) return;
     Thread* first = take_next();
     turbo_thread = first;
-    turbo_switch(&home, take_stack());
+    turbo_switch(&home, take_stack(), true);
 }
 
 // Runs on every fiber: call threads until one that waits is next; its own stack takes over then.
-void Machine::run_fiber() {
+inline void Machine::run_fiber() {
     const unsigned stack = new_stack;
     for (;;) {
         launch->entry(launch->slots);
         Thread& self = *static_cast<Thread*>(turbo_thread);
         self.stopped = nullptr;
-        warps[self.warp].ended |= 1u << self.lane;
+        self.warp->ended |= 1u << self.lane;
         --alive;
         if (pending) pending[&self - threads].first = pending[&self - threads].last;
-        void* ignored;
         Thread* next = take_next();
         if (!next) {
             if (alive) fail_stuck();
-            if (!next_block()) turbo_switch(&ignored, home);
+            if (!next_block()) turbo_resume(home);
             next = take_next();
         }
         turbo_thread = next;
         if (next->stopped) {
             free_stacks[num_free_stacks++] = stack;
-            turbo_switch(&ignored, next->stopped);
+            turbo_resume(next->stopped);
         }
     }
 }
+
+extern "C" void turbo_fiber() { machine->run_fiber(); }
 
 void Machine::suspend() {
     Thread& self = *static_cast<Thread*>(turbo_thread);
     Thread* next = take_next();
     if (!next) fail_stuck();
     turbo_thread = next;
-    turbo_switch(&self.stopped, resume(*next));
+    const bool is_fresh = !next->stopped;
+    turbo_switch(&self.stopped, is_fresh ? take_stack() : next->stopped, is_fresh);
 }
 
 void Machine::release_all_but(const Thread& self) {
     for (unsigned w = 0; w < num_warps; ++w) warps[w].ready = warps[w].lanes;
-    warps[self.warp].ready &= ~(1u << self.lane);
+    self.warp->ready &= ~(1u << self.lane);
     ready_warps = num_warps == 32 ? ALL_LANES : (1u << num_warps) - 1;
-    if (!warps[self.warp].ready) ready_warps &= ~(1u << self.warp);
+    if (!self.warp->ready) ready_warps &= ~(1u << (self.warp - warps));
 }
 
-// In order: the rest of the warp that ran last, then the next warp. With a seed: any ready warp, any of its lanes.
-Thread* Machine::take_next() {
+// In order: the rest of the warp that ran last, then the next warp.
+inline Thread* Machine::take_next() {
+    Warp& warp = warps[warp_in_turn];
+    if (!warp.ready || is_shuffled) return take_any();
+    const unsigned lane = static_cast<unsigned>(__builtin_ctz(warp.ready));
+    warp.ready &= warp.ready - 1;
+    if (!warp.ready) ready_warps &= ~(1u << warp_in_turn);
+    return &threads[warp_in_turn * 32 + lane];
+}
+
+// With a seed: any ready warp, any of its lanes.
+__attribute__((noinline)) Thread* Machine::take_any() {
     if (!ready_warps) return nullptr;
-    unsigned turn = warp_in_turn, first_lane = 0;
-    if (launch->seed) {
-        turn = draw() & 31;
-        first_lane = draw() & 31;
-    }
+    const unsigned turn = is_shuffled ? draw() & 31 : warp_in_turn, first_lane = is_shuffled ? draw() & 31 : 0;
     const unsigned rotated = ready_warps >> turn | ready_warps << (-turn & 31);
     const unsigned w = (turn + static_cast<unsigned>(__builtin_ctz(rotated))) & 31;
     Warp& warp = warps[w];
@@ -136,7 +143,7 @@ void Machine::lay_out(uint3 dim) {
     for (unsigned i = 0; i < num_threads; ++i) {
         threads[i].index = {i % dim.x, i / dim.x % dim.y, i / dim.x / dim.y};
         threads[i].lane = i % 32;
-        threads[i].warp = i / 32;
+        threads[i].warp = &warps[i / 32];
         threads[i].stopped = nullptr;
     }
     for (unsigned w = 0; w < num_warps; ++w) warps[w].lanes = ALL_LANES;
@@ -159,14 +166,15 @@ bool Machine::reserve(unsigned shared_bytes) {
     return true;
 }
 
-// A fresh stack that starts in fiber_main. Tops are staggered: equal offsets would compete for the same cache sets.
+// The top of a free stack, as a function expects it on entry. Tops are staggered: equal offsets would compete for the
+// same cache sets.
 void* Machine::take_stack() {
     new_stack = num_free_stacks ? free_stacks[--num_free_stacks] : num_used_stacks++;
     unsigned char* top = stacks + (new_stack + 1) * STACK_BYTES - new_stack % 21 * 192;
-    void** frame = reinterpret_cast<void**>(top) - SAVED_WORDS - 2;
-    memset(frame, 0, (SAVED_WORDS + 2) * sizeof(void*));
-    frame[SAVED_WORDS] = reinterpret_cast<void*>(fiber_main);
-    return frame;
+#if defined(__x86_64__)
+    top -= sizeof(void*);  // where a call would have left its return address
+#endif
+    return top;
 }
 
 PendingCopies& Machine::copies() {
@@ -192,17 +200,15 @@ void Machine::report(uint3 thread, const char* reason) {
 
 void Machine::fail(const Thread& culprit, const char* reason) {
     report(culprit.index, reason);
-    void* ignored;
-    turbo_switch(&ignored, home);  // the block's fibers are abandoned where they stand
-    __builtin_unreachable();
+    turbo_resume(home);  // the block's fibers are abandoned where they stand
 }
 
 // Nobody can run and somebody waits: name the first that does, and what it waits for.
 void Machine::fail_stuck() {
     unsigned num_ended = num_threads - alive, num_at_barrier = barrier.arrived, i = 0;
-    while (warps[threads[i].warp].ended >> threads[i].lane & 1) ++i;
+    while (threads[i].warp->ended >> threads[i].lane & 1) ++i;
     const Thread& thread = threads[i];
-    const bool in_warp = warps[thread.warp].waiting >> thread.lane & 1;
+    const bool in_warp = thread.warp->waiting >> thread.lane & 1;
     char reason[200];
     snprintf(reason, sizeof reason,
              "waits %s that not all its threads reach: of the block's %u threads %u have ended, %u wait at a barrier, "
@@ -212,6 +218,4 @@ void Machine::fail_stuck() {
     fail(thread, reason);
 }
 
-extern "C" void turbo_fail(const char* reason) {
-    machine->fail(*static_cast<Thread*>(turbo_thread), reason);
-}
+extern "C" void turbo_fail(const char* reason) { machine->fail(*static_cast<Thread*>(turbo_thread), reason); }

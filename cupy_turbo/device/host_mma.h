@@ -10,7 +10,7 @@ namespace {
 template <class T>
 void multiply(Warp& warp) {
     using Row = TurboLanes<8>::floats;
-    alignas(64) float a[16][16], b[16][8];
+    alignas(64) float a[16][16], columns[8][16], b[16][8];
     for (unsigned g = 0; g < 8; ++g)
         for (unsigned r = 0; r < 4; ++r) {
             Vec<T, 8> part;
@@ -23,27 +23,30 @@ void multiply(Warp& warp) {
             Vec<T, 8> part;
             memcpy(&part, &warp.operand[4 + r][4 * n], 16);
             const Row column = turbo_lanes(part);
-            for (unsigned k = 0; k < 8; ++k) b[8 * r + k][n / 2 + n % 2 * 4] = column[k];
+            memcpy(&columns[n / 2 + n % 2 * 4][8 * r], &column, sizeof column);
         }
-    for (unsigned m = 0; m < 16; ++m) {
-        const unsigned lanes = m % 8 * 4, first = m / 8 * 2;
-        Row even, odd, acc[2];
-        memcpy(&even, &warp.operand[6 + first][lanes], 16);
-        memcpy(reinterpret_cast<char*>(&even) + 16, &warp.operand[7 + first][lanes], 16);
-        odd = Row{};
-        acc[0] = even;
-        acc[1] = odd;
-        for (unsigned k = 0; k < 16; k += 2) {
-            Row b0, b1;
-            memcpy(&b0, b[k], sizeof b0);
-            memcpy(&b1, b[k + 1], sizeof b1);
-            acc[0] += a[m][k] * b0;
-            acc[1] += a[m][k + 1] * b1;
+    for (unsigned k = 0; k < 16; ++k)
+        for (unsigned n = 0; n < 8; ++n) b[k][n] = columns[n][k];
+    for (unsigned half = 0; half < 2; ++half) {  // rows 0-7, then 8-15: as many accumulators as registers can hold
+        Row acc[8];
+#pragma GCC unroll 8
+        for (unsigned g = 0; g < 8; ++g) {
+            memcpy(&acc[g], &warp.operand[6 + 2 * half][4 * g], 16);
+            memcpy(reinterpret_cast<char*>(&acc[g]) + 16, &warp.operand[7 + 2 * half][4 * g], 16);
         }
-        const Row sum = acc[0] + acc[1];
-        memcpy(&warp.result[first][lanes], &sum, 16);
-        memcpy(&warp.result[first + 1][lanes], reinterpret_cast<const char*>(&sum) + 16, 16);
+#pragma GCC unroll 2
+        for (unsigned k = 0; k < 16; ++k) {
+            Row row;
+            memcpy(&row, b[k], sizeof row);
+#pragma GCC unroll 8
+            for (unsigned g = 0; g < 8; ++g) acc[g] += a[8 * half + g][k] * row;
+        }
+#pragma GCC unroll 8
+        for (unsigned g = 0; g < 8; ++g) {
+            memcpy(&warp.result[2 * half][4 * g], &acc[g], 16);
+            memcpy(&warp.result[2 * half + 1][4 * g], reinterpret_cast<const char*>(&acc[g]) + 16, 16);
+        }
     }
 }
 
-} // namespace
+}  // namespace

@@ -130,7 +130,7 @@ int find_segment(dl_phdr_info* object, size_t, void* wanted) {
     return 1;
 }
 
-} // namespace
+}  // namespace
 
 struct Request {
     unsigned long long entry, static_module, static_bytes, seed;
@@ -146,8 +146,8 @@ extern "C" __attribute__((visibility("default"))) void turbo_find_shared(const v
 }
 
 // Run a grid; 0, or 1 with the first failure in `report`. Every block has ended, or will never run, on return.
-extern "C" __attribute__((visibility("default"))) int turbo_launch(const Request* request, const unsigned long long* slots,
-                                                                  Report* report) {
+extern "C" __attribute__((visibility("default"))) int turbo_launch(const Request* request,
+                                                                   const unsigned long long* slots, Report* report) {
     std::call_once(created, [] {
         renew_pool();
         pthread_atfork(nullptr, nullptr, renew_pool);

@@ -11,8 +11,7 @@
 TURBO_DEVICE unsigned turbo_shared_address(const void* p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); }
 
 TURBO_DEVICE void cp_async_16(void* shared, const void* global, bool valid = true) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(turbo_shared_address(shared)),
-                 "l"(global),
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(turbo_shared_address(shared)), "l"(global),
                  "r"(valid ? 16 : 0)
                  : "memory");
 }

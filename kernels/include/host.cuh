@@ -52,9 +52,11 @@ TURBO_RUNTIME unsigned turbo_shuffle32(unsigned mask, unsigned value, int source
 TURBO_RUNTIME unsigned long long turbo_shuffle64(unsigned mask, unsigned long long value, int source);
 TURBO_RUNTIME unsigned turbo_ballot(unsigned mask, int predicate);
 TURBO_RUNTIME unsigned turbo_match(unsigned mask, unsigned long long value);
-// `value` is replaced by the reduction over the warp or the block; 4 or 8 bytes by `type`.
-TURBO_RUNTIME void turbo_warp_reduce(TurboReduction reduction, TurboNumber type, void* value);
-TURBO_RUNTIME void turbo_block_reduce(TurboReduction reduction, TurboNumber type, void* value);
+// Operand and result as bits of `type`.
+TURBO_RUNTIME unsigned turbo_warp_reduce32(TurboReduction reduction, TurboNumber type, unsigned bits);
+TURBO_RUNTIME unsigned long long turbo_warp_reduce64(TurboReduction, TurboNumber, unsigned long long bits);
+TURBO_RUNTIME unsigned turbo_block_reduce32(TurboReduction reduction, TurboNumber type, unsigned bits);
+TURBO_RUNTIME unsigned long long turbo_block_reduce64(TurboReduction, TurboNumber, unsigned long long bits);
 TURBO_RUNTIME void turbo_ldmatrix(unsigned* registers, const void* row, int count, bool transposed);
 TURBO_RUNTIME void turbo_mma(float* d, const unsigned* a, const unsigned* b, bool is_bf16);
 TURBO_RUNTIME void turbo_cp_async(void* shared, const void* global, bool valid);

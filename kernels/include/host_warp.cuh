@@ -11,7 +11,8 @@ TURBO_DEVICE void __syncwarp(unsigned mask = 0xffffffffu) { turbo_warp_barrier(m
 template <class T>
 TURBO_DEVICE T turbo_shuffle(unsigned mask, T value, int source) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles move 4 or 8 bytes");
-    if constexpr (sizeof(T) == 4) return turbo_bit_cast<T>(turbo_shuffle32(mask, turbo_bit_cast<unsigned>(value), source));
+    if constexpr (sizeof(T) == 4)
+        return turbo_bit_cast<T>(turbo_shuffle32(mask, turbo_bit_cast<unsigned>(value), source));
     else return turbo_bit_cast<T>(turbo_shuffle64(mask, turbo_bit_cast<unsigned long long>(value), source));
 }
 // `width` cuts the warp into segments; a source outside the own segment gives the own value, as in CUDA.
@@ -45,6 +46,7 @@ TURBO_DEVICE unsigned __match_any_sync(unsigned mask, T value) {
     else return turbo_match(mask, turbo_bit_cast<unsigned long long>(value));
 }
 
+// Which type a reduction works on.
 template <class T>
 constexpr TurboNumber TURBO_NUMBER = TURBO_FLOAT;
 template <>
@@ -55,3 +57,20 @@ template <>
 constexpr TurboNumber TURBO_NUMBER<long long> = TURBO_LONG;
 template <>
 constexpr TurboNumber TURBO_NUMBER<unsigned long long> = TURBO_UNSIGNED_LONG;
+
+template <class T>
+TURBO_DEVICE T turbo_reduce_warp(TurboReduction reduction, T value) {
+    if constexpr (sizeof(T) == 4)
+        return turbo_bit_cast<T>(turbo_warp_reduce32(reduction, TURBO_NUMBER<T>, turbo_bit_cast<unsigned>(value)));
+    else
+        return turbo_bit_cast<T>(
+            turbo_warp_reduce64(reduction, TURBO_NUMBER<T>, turbo_bit_cast<unsigned long long>(value)));
+}
+template <class T>
+TURBO_DEVICE T turbo_reduce_block(TurboReduction reduction, T value) {
+    if constexpr (sizeof(T) == 4)
+        return turbo_bit_cast<T>(turbo_block_reduce32(reduction, TURBO_NUMBER<T>, turbo_bit_cast<unsigned>(value)));
+    else
+        return turbo_bit_cast<T>(
+            turbo_block_reduce64(reduction, TURBO_NUMBER<T>, turbo_bit_cast<unsigned long long>(value)));
+}

@@ -3,10 +3,9 @@
 
 // Unsigned integers in the order of the floats; -0 equals +0. Not for NaN.
 TURBO_DEVICE unsigned order_bits(float x) {
-    const unsigned bits = __float_as_uint(x + 0.0f); // turns -0 into +0
+    const unsigned bits = __float_as_uint(x + 0.0f);  // turns -0 into +0
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
-constexpr unsigned ORDER_OF_MINUS_INF = 0x007fffffu;
 
 // Logits first .. first + 3, minus infinity from `limit` on. `first` is a multiple of 4; `aligned`: the row width too.
 TURBO_DEVICE Vec<float, 4> load_logits(const float* row, int first, int limit, bool aligned) {
@@ -35,6 +34,6 @@ TURBO_DEVICE unsigned long long greedy_key_of_row(const float* row, int limit, b
 
 // The token of a row's greatest key; -2 for a row that holds a NaN, or nothing above minus infinity.
 TURBO_DEVICE int greedy_token(unsigned long long key) {
-    const unsigned order = static_cast<unsigned>(key >> 32);
-    return order <= ORDER_OF_MINUS_INF || order == 0xffffffffu ? -2 : static_cast<int>(~static_cast<unsigned>(key));
+    const unsigned order = static_cast<unsigned>(key >> 32), order_of_minus_inf = 0x007fffffu;
+    return order <= order_of_minus_inf || order == 0xffffffffu ? -2 : static_cast<int>(~static_cast<unsigned>(key));
 }

@@ -73,24 +73,20 @@ TURBO_DEVICE T block_max(T value, T* scratch) {
 
 template <class T>
 TURBO_DEVICE T warp_sum(T value) {
-    turbo_warp_reduce(TURBO_SUM, TURBO_NUMBER<T>, &value);
-    return value;
+    return turbo_reduce_warp(TURBO_SUM, value);
 }
 template <class T>
 TURBO_DEVICE T warp_max(T value) {
-    turbo_warp_reduce(TURBO_MAX, TURBO_NUMBER<T>, &value);
-    return value;
+    return turbo_reduce_warp(TURBO_MAX, value);
 }
 // One meeting of the block instead of three; the scratch is not needed.
 template <class T>
 TURBO_DEVICE T block_sum(T value, T*) {
-    turbo_block_reduce(TURBO_SUM, TURBO_NUMBER<T>, &value);
-    return value;
+    return turbo_reduce_block(TURBO_SUM, value);
 }
 template <class T>
 TURBO_DEVICE T block_max(T value, T*) {
-    turbo_block_reduce(TURBO_MAX, TURBO_NUMBER<T>, &value);
-    return value;
+    return turbo_reduce_block(TURBO_MAX, value);
 }
 
 #endif

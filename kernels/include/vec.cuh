@@ -40,8 +40,8 @@ struct TurboWord<2> {
 TURBO_DEVICE uint4 turbo_load_stream(const uint4* p) {
     uint4 r;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
-        : "l"(p));
+                 : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
+                 : "l"(p));
     return r;
 }
 TURBO_DEVICE uint2 turbo_load_stream(const uint2* p) {

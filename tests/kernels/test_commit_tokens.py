@@ -33,7 +33,7 @@ def test_matches_the_oracle(device: Device, stream: Stream, num_rows: int, seed:
     slots = rng.permutation(num_rows + 3)[:num_rows]
     slots[rng.random(num_rows) < 0.2] = -1
     finished = rng.choice([0, 0, 0, 2, 4], num_rows + 3)
-    tokens, positions = rng.choice([-2, 0, 1, 2, 3, 4], num_rows), rng.integers(0, 6, num_rows)
+    tokens, positions = rng.choice([-2, -1, 0, 1, 2, 3, 4], num_rows), rng.integers(0, 6, num_rows)
     last, stop_position = rng.integers(0, 9, num_rows + 3), rng.integers(1, 6, num_rows + 3)
     stop_ids = np.full((num_rows + 3, 32), -1)
     stop_ids[:, 31] = rng.integers(-1, 5, num_rows + 3)  # the last column counts too

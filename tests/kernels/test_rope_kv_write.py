@@ -77,13 +77,13 @@ def compare(case: Case, results: tuple[np.ndarray, np.ndarray, np.ndarray]) -> N
         assert_close(actual[changed], expected[changed])
 
 
-@settings(max_examples=60)
+@pytest.mark.parametrize("head_dim", [32, 34, 48, 64, 80, 96, 100, 128, 256])
+@settings(max_examples=15)
 @given(
     dtype=st.sampled_from(FLOAT_TYPES),
     tokens=st.integers(0, 9),
     kv_heads=st.integers(1, 3),
     group=st.integers(1, 5),
-    head_dim=st.sampled_from([32, 34, 48, 64, 80, 96, 100, 128, 256]),
     seed=st.integers(0, 2**32 - 1),
     data=st.data(),
 )
@@ -105,10 +105,10 @@ def test_matches_the_oracle_and_leaves_masked_tokens_alone(
     compare(case, case.run(device, stream))
 
 
-@pytest.mark.parametrize("position", [-1, 48, 2**31 - 1])
+@pytest.mark.parametrize("position", [-1, 20, 48, 2**31 - 1])
 def test_a_position_outside_the_tables_writes_nothing(device: Device, stream: Stream, position: int) -> None:
     case = draw(float32, 3, kv_heads=1, group=2, head_dim=32, seed=5)
-    case.positions[:] = position
+    case.positions[:], case.cos_sin = position, case.cos_sin[:20]  # 20: in the block table, not in the angles
     for initial, actual in zip((case.qkv, case.k_cache, case.v_cache), case.run(device, stream), strict=True):
         assert np.array_equal(actual, initial)
 

@@ -113,6 +113,18 @@ def test_equal_logits_are_all_kept_by_every_filter(device: Device, stream: Strea
     assert support(device, stream, [3.0] * 7, top_k=2, top_p=0.1, min_p=1.0) == set(range(7))
 
 
+def test_a_row_is_greedy_below_a_temperature_and_drawn_above(device: Device, stream: Stream) -> None:
+    assert support(device, stream, [1.0] * 3, temperature=0.99e-5) == {0}
+    assert support(device, stream, [1.0] * 3, temperature=1.01e-5) == {0, 1, 2}
+
+
+def test_a_crowd_of_unlikely_tokens_has_its_share(device: Device, stream: Stream) -> None:
+    """Their masses, each below 32 bits, add up past 32 bits: 3.7 times the likeliest token's, which is 0.21 of all."""
+    logits = np.append(0.0, np.full(40_000, np.log(1.5 * 2.0**-14)))
+    assert len(support(device, stream, logits.tolist(), rows=8, top_p=0.25)) > 3
+    assert support(device, stream, logits.tolist(), rows=8, top_p=0.2) == {0}
+
+
 def test_minus_infinity_is_never_drawn(device: Device, stream: Stream) -> None:
     logits = [-np.inf, 0.0, -np.inf, -80.0, -np.inf]
     assert support(device, stream, logits, temperature=100.0) == {1, 3}

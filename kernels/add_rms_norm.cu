@@ -42,7 +42,6 @@ extern "C" __global__ void add_rms_norm(TYPE* out, TYPE* residual, const TYPE* x
     const long long start = static_cast<long long>(blockIdx.x) * hidden;
     if (hidden % VEC<TYPE> == 0)
         add_norm_row<VEC<TYPE>>(out + start, residual + start, x + start, weight, hidden, eps, scratch);
-    else
-        add_norm_row<1>(out + start, residual + start, x + start, weight, hidden, eps, scratch);
+    else add_norm_row<1>(out + start, residual + start, x + start, weight, hidden, eps, scratch);
 }
 TURBO_EXPORT(add_rms_norm)

@@ -27,9 +27,7 @@ extern "C" __global__ void embedding(TYPE* __restrict__ out, const TYPE* __restr
     const int id = given >= 0 ? given : slot < slots ? last_tokens[slot] : -1;
     TYPE* const row = out + static_cast<long long>(blockIdx.x) * hidden;
     const TYPE* const source = id >= 0 && id < vocab ? table + static_cast<long long>(id) * hidden : nullptr;
-    if (hidden % VEC<TYPE> == 0)
-        copy_row<VEC<TYPE>>(row, source, hidden);
-    else
-        copy_row<1>(row, source, hidden);
+    if (hidden % VEC<TYPE> == 0) copy_row<VEC<TYPE>>(row, source, hidden);
+    else copy_row<1>(row, source, hidden);
 }
 TURBO_EXPORT(embedding)

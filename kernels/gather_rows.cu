@@ -22,9 +22,7 @@ extern "C" __global__ void gather_rows(TYPE* __restrict__ out, const TYPE* __res
     const int row = rows[blockIdx.x];
     TYPE* const target = out + static_cast<long long>(blockIdx.x) * hidden;
     const TYPE* const source = row >= 0 && row < count ? x + static_cast<long long>(row) * hidden : nullptr;
-    if (hidden % VEC<TYPE> == 0)
-        copy_row<VEC<TYPE>>(target, source, hidden);
-    else
-        copy_row<1>(target, source, hidden);
+    if (hidden % VEC<TYPE> == 0) copy_row<VEC<TYPE>>(target, source, hidden);
+    else copy_row<1>(target, source, hidden);
 }
 TURBO_EXPORT(gather_rows)

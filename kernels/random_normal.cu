@@ -26,8 +26,7 @@ extern "C" __global__ void random_normal(TYPE* __restrict__ out, long long count
         box_muller(bits.x, bits.y, std, values[0], values[1]);
         box_muller(bits.z, bits.w, std, values[2], values[3]);
         const Vec<TYPE, 4> rounded = from_float<TYPE>(values);
-        if (4 * group + 4 <= count)
-            store_vec(out + 4 * group, rounded);
+        if (4 * group + 4 <= count) store_vec(out + 4 * group, rounded);
         else
             for (int i = 0; 4 * group + i < count; ++i) out[4 * group + i] = rounded[i];
     }

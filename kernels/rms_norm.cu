@@ -30,9 +30,7 @@ TURBO_DEVICE void norm_row(TYPE* out, const TYPE* x, const TYPE* weight, int hid
 extern "C" __global__ void rms_norm(TYPE* out, const TYPE* x, const TYPE* __restrict__ weight, int hidden, float eps) {
     __shared__ float scratch[32];
     const long long start = static_cast<long long>(blockIdx.x) * hidden;
-    if (hidden % VEC<TYPE> == 0)
-        norm_row<VEC<TYPE>>(out + start, x + start, weight, hidden, eps, scratch);
-    else
-        norm_row<1>(out + start, x + start, weight, hidden, eps, scratch);
+    if (hidden % VEC<TYPE> == 0) norm_row<VEC<TYPE>>(out + start, x + start, weight, hidden, eps, scratch);
+    else norm_row<1>(out + start, x + start, weight, hidden, eps, scratch);
 }
 TURBO_EXPORT(rms_norm)

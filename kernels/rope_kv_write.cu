@@ -25,7 +25,7 @@ template <int N>
 TURBO_DEVICE void write_token(TYPE* token, TYPE* key_target, TYPE* value_target, const float* cos_sin, Heads heads) {
     const int half_dim = heads.dim / 2, per_half = half_dim / N, per_head = heads.dim / N;
     const int rotations = (heads.query + heads.kv) * per_half, items = rotations + heads.kv * per_head;
-    const long long head_stride = static_cast<long long>(heads.block_size) * heads.dim; // of the caches
+    const long long head_stride = static_cast<long long>(heads.block_size) * heads.dim;  // of the caches
     for (int item = blockIdx.y * blockDim.x + threadIdx.x; item < items; item += gridDim.y * blockDim.x) {
         if (item < rotations) {
             const int head = item / per_half, i = item % per_half * N;
@@ -70,8 +70,7 @@ extern "C" __global__ void rope_kv_write(TYPE* qkv, TYPE* k_cache, TYPE* v_cache
             (static_cast<long long>(block) * num_kv_heads * block_size + position % block_size) * head_dim;
         if (head_dim / 2 % VEC<TYPE> == 0)
             write_token<VEC<TYPE>>(token, k_cache + target, v_cache + target, angles, heads);
-        else
-            write_token<1>(token, k_cache + target, v_cache + target, angles, heads);
+        else write_token<1>(token, k_cache + target, v_cache + target, angles, heads);
     }
 }
 TURBO_EXPORT(rope_kv_write)

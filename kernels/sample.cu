@@ -23,13 +23,13 @@
 #include "logits.cuh"
 
 constexpr int BINS = 2048;
-constexpr float UNIT_MASS = 17592186044416.0f; // 2^44: 2^18 tokens of the greatest weight, 1, still fit 64 bits
+constexpr float UNIT_MASS = 17592186044416.0f;  // 2^44: 2^18 tokens of the greatest weight, 1, still fit 64 bits
 
 struct Row {
     const float* logits;
     int limit;
     bool aligned;
-    float temperature, top; // top: the greatest scaled logit
+    float temperature, top;  // top: the greatest scaled logit
 
     TURBO_DEVICE Vec<float, 4> scaled(int first) const {
         Vec<float, 4> values = load_logits(logits, first, limit, aligned);
@@ -112,7 +112,7 @@ TURBO_DEVICE unsigned select_key(const Row& row, unsigned floor, bool by_mass, d
             if (static_cast<double>(target) < wanted) ++target;
             target = target < 1 ? 1 : target > total ? total : target;
         }
-        if (greater < target && target <= greater + own) { // true in exactly one thread
+        if (greater < target && target <= greater + own) {  // true in exactly one thread
             int bin = start + per_thread - 1;
             for (; greater + histogram.at(bin) < target; --bin) greater += histogram.at(bin);
             histogram.bin = bin;
@@ -170,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(1024)
                0.0f};
     int token = greedy_token(block_max(greedy_key_of_row(row.logits, row.limit, row.aligned), scratch));
     if (masked) token = -1;
-    if (token >= 0 && temperature[slot] >= 1e-5f) { // the whole block takes the same branches
+    if (token >= 0 && temperature[slot] >= 1e-5f) {  // the whole block takes the same branches
         row.temperature = temperature[slot];
         row.top = row.logits[token] / row.temperature;
         unsigned floor = 0;

@@ -23,9 +23,7 @@ TURBO_DEVICE void activate_row(TYPE* out, const TYPE* gate, const TYPE* up, int 
 extern "C" __global__ void silu_mul(TYPE* __restrict__ out, const TYPE* __restrict__ gate_up, int width) {
     TYPE* const row = out + static_cast<long long>(blockIdx.x) * width;
     const TYPE* const gate = gate_up + 2ll * blockIdx.x * width;
-    if (width % VEC<TYPE> == 0)
-        activate_row<VEC<TYPE>>(row, gate, gate + width, width);
-    else
-        activate_row<1>(row, gate, gate + width, width);
+    if (width % VEC<TYPE> == 0) activate_row<VEC<TYPE>>(row, gate, gate + width, width);
+    else activate_row<1>(row, gate, gate + width, width);
 }
 TURBO_EXPORT(silu_mul)

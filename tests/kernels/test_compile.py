@@ -28,8 +28,10 @@ ARCHITECTURES = ("sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 COMPLETE = "sm_90"
 MOST_VARIANTS = 64  # of one kernel that are all compiled: about 10 seconds on two cores
 
-# Bytes a thread may spill, for kernels where a spill was measured to be faster than the smaller tile without one.
-SPILL_ALLOWANCE: dict[str, int] = {}
+# Bytes that a thread may write to and read back from its stack. A few belong to ptxas's taste from one architecture to
+# the next; more slows every loop iteration, unless it was measured that the smaller tile without a spill is slower yet.
+SPILL_ALLOWANCE = 64
+MEASURED_ALLOWANCE: dict[str, int] = {}
 
 # Every portable primitive once; what a kernel needs first is no time to learn that a header does not compile.
 PRIMITIVES = """
@@ -175,7 +177,7 @@ def test_kernel_compiles_everywhere(name: str, table: list[str]) -> None:
     worst = [
         f"{arch} {dict(variant)}: {usage}"
         for (arch, variant), usage in zip(jobs, usages, strict=True)
-        if usage.spill_store_bytes + usage.spill_load_bytes > SPILL_ALLOWANCE.get(name, 0)
+        if usage.spill_store_bytes + usage.spill_load_bytes > MEASURED_ALLOWANCE.get(name, SPILL_ALLOWANCE)
     ]
     assert not worst, "registers are spilled:\n" + "\n".join(worst)
 

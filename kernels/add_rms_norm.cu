@@ -4,13 +4,13 @@
 //           + eps)
 // Shapes    out, residual, x: (tokens, hidden) TYPE;  weight: (hidden,) TYPE;  eps: float, > 0, in units of
 //           residual^2
-// Launch    grid (tokens,)  block (threads,), a multiple of 32, <= 1024. The sum of squares is staged through 32
-//           shared floats; each thread reads back the residual that it wrote, from the L1 cache.
+// Variants  TYPE=float|half|bf16
+// Launch    grid (tokens,)  block (threads,), a multiple of 32, <= 1024
+// Staging   one sum a warp in 32 shared floats; a thread reads back the residual that it wrote, from L1
 // Aliasing  out may be x; neither may be residual.   Determinism  equal bits for an equal block size.
 // Cost      reads 2 * tokens * hidden + hidden, writes 2 * tokens * hidden elements; bound by memory.
 // Source    Zhang & Sennrich 2019, eps as in Llama; fused as in TurboMind.  Oracle:
 //           testing/reference.py::add_rms_norm
-// Variants  TYPE=float|half|bf16
 #include "turbo.cuh"
 
 template <int N>

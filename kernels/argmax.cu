@@ -3,13 +3,13 @@
 // Math      tokens[r] = the lowest i < vocab_limit with the greatest logits[r,i];  -1 for a masked row, -2 for a row
 //           that holds a NaN, or nothing above minus infinity, in its first vocab_limit logits
 // Shapes    tokens, sample_slots: (rows,) int32;  logits: (rows, vocab) float;  finished: (slots,) int32
-// Masked    rows whose slot is -1 or has finished
-// Launch    grid (rows,)  block (threads,), a multiple of 32, <= 1024; any number gives the same result. One key a
-//           warp is staged in shared memory.
-// Cost      reads rows * vocab_limit floats once; bound by memory.
-// Source    keys of (ordered logit, inverted index), whose maximum needs no second pass. Oracle:
-//           testing/reference_sampling.py::argmax
 // Variants  -
+// Masked    rows whose slot is -1 or has finished
+// Launch    grid (rows,)  block (threads,), a multiple of 32, <= 1024; any number gives the same result
+// Staging   one key a warp in shared memory
+// Cost      reads rows * vocab_limit floats once; bound by memory.
+// Source    keys of (ordered logit, inverted index), whose maximum needs no second pass.  Oracle:
+//           testing/reference_sampling.py::argmax
 #include "turbo.cuh"
 #include "logits.cuh"
 

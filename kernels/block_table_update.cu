@@ -4,11 +4,12 @@
 //           slot -1 for an unused one, do nothing
 // Shapes    block_table: (num_slots, max_blocks) int32;  slots, indices, blocks: (updates,) int32, no place named
 //           twice
-// Launch    grid (ceil(updates / threads),)  block (threads,); a thread an update. Nothing is staged.
-// Cost      reads 3, writes 1 integer an update; bound by latency.
-// Source    Kwon et al. 2023 (PagedAttention); deltas instead of whole rows. Oracle:
-//           testing/reference.py::block_table_update
 // Variants  -
+// Launch    grid (ceil(updates / threads),)  block (threads,); a thread an update
+// Staging   nothing
+// Cost      reads 3, writes 1 integer an update; bound by latency.
+// Source    Kwon et al. 2023 (PagedAttention); deltas instead of whole rows.  Oracle:
+//           testing/reference.py::block_table_update
 #include "turbo.cuh"
 
 extern "C" __global__ void block_table_update(int* __restrict__ block_table, const int* __restrict__ slots,

@@ -6,11 +6,12 @@
 // Shapes    result_tokens, result_status, tokens, sample_slots, sample_positions (index the token gets in its
 //           sequence): (rows,) int32;  last_tokens, finished, stop_position (tokens the sequence may have): (slots,)
 //           int32; stop_ids: (slots, max_stop_ids) int32, unused entries -1
+// Variants  -
 // Masked    rows whose slot is -1 or has finished
-// Launch    grid (ceil(rows / threads),)  block (threads,); a thread a row. Nothing is staged.
+// Launch    grid (ceil(rows / threads),)  block (threads,); a thread a row
+// Staging   nothing
 // Cost      reads max_stop_ids + 7 integers a row; bound by latency.
 // Source    TurboMind's StopCriteria, and its kUnprep.  Oracle: testing/reference_sampling.py::commit_tokens
-// Variants  -
 #include "turbo.cuh"
 
 extern "C" __global__ void commit_tokens(int* __restrict__ result_tokens, int* __restrict__ result_status,

@@ -4,11 +4,12 @@
 //           outside [0, vocab) gives zeros.
 // Shapes    out: (tokens, hidden) TYPE;  table: (vocab, hidden) TYPE;  token_ids: (tokens,) int32; last_tokens:
 //           (slots,) int32, what each slot sampled last: fed back without the host having seen it
-// Launch    grid (tokens,)  block (threads,), threads <= 1024; any number gives the same result. Nothing is staged.
+// Variants  TYPE=float|half|bf16
+// Launch    grid (tokens,)  block (threads,), threads <= 1024; any number gives the same result
+// Staging   nothing
 // Cost      reads and writes tokens * hidden elements; bound by memory.
 // Source    Vaswani et al. 2017; feedback on the device as TurboMind's kPrepare.  Oracle:
 //           testing/reference.py::embedding
-// Variants  TYPE=float|half|bf16
 #include "turbo.cuh"
 
 template <int N>

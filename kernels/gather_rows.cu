@@ -2,10 +2,11 @@
 //
 // Math      out[m] = x[rows[m]];  a row outside [0, count), such as -1 for padding, gives zeros.
 // Shapes    out: (M, hidden) TYPE;  x: (count, hidden) TYPE;  rows: (M,) int32
-// Launch    grid (M,)  block (threads,), threads <= 1024; any number gives the same result. Nothing is staged.
+// Variants  TYPE=float|half|bf16
+// Launch    grid (M,)  block (threads,), threads <= 1024; any number gives the same result
+// Staging   nothing
 // Cost      reads and writes M * hidden elements; bound by memory.
 // Source    TurboMind computes logits of selected rows only.  Oracle: testing/reference.py::gather_rows
-// Variants  TYPE=float|half|bf16
 #include "turbo.cuh"
 
 template <int N>

@@ -3,10 +3,11 @@
 // Math      out[4g .. 4g+3] = std * (r cos a, r sin a, r' cos a', r' sin a');  r = sqrt(-2 ln u), a = 2 pi v, with
 //           (u, v, u', v') the words of Philox(key seed, counter (g, 0, 1)) as uniform variates
 // Shapes    out: (count,) TYPE;  std: float, standard deviation;  seed: uint64
-// Launch    grid (blocks,)  block (threads,), threads <= 1024; any numbers give the same result. Nothing is staged.
+// Variants  TYPE=float|half|bf16
+// Launch    grid (blocks,)  block (threads,), threads <= 1024; any numbers give the same result
+// Staging   nothing
 // Cost      writes count elements; some 30 instructions each.
 // Source    Box & Muller 1958; Salmon et al. 2011 (Philox).  Oracle: testing/reference_sampling.py::random_normal
-// Variants  TYPE=float|half|bf16
 #include "turbo.cuh"
 
 TURBO_DEVICE void box_muller(unsigned radius_bits, unsigned angle_bits, float std, float& first, float& second) {

@@ -2,12 +2,12 @@
 //
 // Math      out[t,i] = x[t,i] * weight[i] / sqrt(mean_i(x[t,i]^2) + eps)
 // Shapes    out, x: (tokens, hidden) TYPE;  weight: (hidden,) TYPE;  eps: float, > 0, in units of x^2
-// Launch    grid (tokens,)  block (threads,), a multiple of 32, <= 1024. The sum is staged through 32 shared floats;
-//           the second read of x comes from the L1 cache.
+// Variants  TYPE=float|half|bf16
+// Launch    grid (tokens,)  block (threads,), a multiple of 32, <= 1024
+// Staging   one sum a warp in 32 shared floats; x is read twice, the second time from L1
 // Aliasing  out may be x.   Determinism  equal bits for an equal block size.
 // Cost      reads tokens * hidden + hidden, writes tokens * hidden elements; bound by memory.
 // Source    Zhang & Sennrich 2019, eps as in Llama; one rounding, at the end.  Oracle: testing/reference.py::rms_norm
-// Variants  TYPE=float|half|bf16
 #include "turbo.cuh"
 
 template <int N>

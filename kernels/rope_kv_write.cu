@@ -6,14 +6,14 @@
 //           (num_blocks, Hkv, BS, D) TYPE;  cos_sin: (max_position, D) float, D/2 cosines then D/2 sines; positions,
 //           token_rows: (tokens,) int32;  perm: (rows,) int32, slot of a row;  finished: (slots,) int32; block_table:
 //           (slots, max_blocks) int32
+// Variants  TYPE=float|half|bf16
 // Masked    a token whose row or slot is -1, whose slot has finished, or whose position or block lies outside the
 //           tables: nothing of it is written
-// Launch    grid (tokens, chunks)  block (threads,), threads <= 1024; any numbers give the same result. Nothing is
-//           staged.
+// Launch    grid (tokens, chunks)  block (threads,), threads <= 1024; any numbers give the same result
+// Staging   nothing
 // Cost      reads (Hq + 2 Hkv) D, writes as many elements a token, and reads D floats; bound by memory.
-// Source    Su et al. 2021 (RoPE), half-split as in GPT-NeoX; paged cache: Kwon et al. 2023. Oracle:
+// Source    Su et al. 2021 (RoPE), half-split as in GPT-NeoX; paged cache: Kwon et al. 2023.  Oracle:
 //           testing/reference.py::rope_kv_write
-// Variants  TYPE=float|half|bf16
 #include "turbo.cuh"
 
 struct Heads {

@@ -7,18 +7,19 @@
 // Shapes    tokens, sample_slots, sample_positions: (rows,) int32;  logits: (rows, vocab) float; finished, top_k (<=
 //           0: off): (slots,) int32;  temperature, top_p (>= 1: off), min_p (0: off): (slots,) float; seed: (slots,)
 //           uint64.  tokens[r] is -1 for a masked row, -2 as in argmax
+// Variants  -
 // Exact     Order and steps are those of transformers' warpers. Tokens that tie with the last one kept are kept, and
 //           the likeliest always is. No float is summed: counts and masses (exp scaled by 2^44) are integers, so
 //           neither thread order nor block size matters. E[i] is word i % 4 of Philox(key seed, counter (position, i
 //           / 4)): the draw depends on seed, position and logits, never on row or batch.
 // Masked    rows whose slot is -1 or has finished
-// Launch    grid (rows,)  block (threads,), a power of two from 32 to 1024. A histogram of 2048 bins is staged in
-//           shared memory: three passes over the row give a threshold's bits, 11, 11 and 10 at a time.
+// Launch    grid (rows,)  block (threads,), a power of two from 32 to 1024
+// Staging   a histogram of 2048 bins in shared memory: three passes over the row find a threshold, 11, 11 and 10 bits
+//           of it at a time
 // Cost      reads the row 2 times, and 3 times more for each of top-k and top-p; the L2 cache serves all but the
 //           first.
 // Source    radix select on ordered float bits; exponential race = Gumbel-max (Maddison et al. 2014); Philox: Salmon
-//           et al. 2011. Oracle: testing/reference_sampling.py::sampling_weights, race_speeds
-// Variants  -
+//           et al. 2011.  Oracle: testing/reference_sampling.py::sampling_weights, race_speeds
 #include "turbo.cuh"
 #include "logits.cuh"
 

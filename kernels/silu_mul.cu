@@ -2,11 +2,11 @@
 //
 // Math      out[t,i] = g / (1 + exp(-g)) * up[t,i],  g = gate[t,i]
 // Shapes    out: (tokens, width) TYPE;  gate_up: (tokens, 2 * width) TYPE, gate in the first half of a row
-// Launch    grid (tokens, chunks)  block (threads,), threads <= 1024; any numbers give the same result. Nothing is
-//           staged.
+// Variants  TYPE=float|half|bf16
+// Launch    grid (tokens, chunks)  block (threads,), threads <= 1024; any numbers give the same result
+// Staging   nothing
 // Cost      reads 2 * tokens * width, writes tokens * width elements; bound by memory.
 // Source    Shazeer 2020 (GLU variants); one rounding, at the end.  Oracle: testing/reference.py::silu_mul
-// Variants  TYPE=float|half|bf16
 #include "turbo.cuh"
 
 template <int N>

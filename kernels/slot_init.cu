@@ -4,10 +4,11 @@
 // Shapes    slots: (entries,) int32, all different, -1 = unused entry;  new_*: (entries,), new_stop_ids: (entries,
 //           max_stop_ids);  the fields: (num_slots,), stop_ids: (num_slots, max_stop_ids); temperature, top_p, min_p
 //           float, seed uint64, the rest int32
-// Launch    grid (entries,)  block (32,); thread 0 writes the scalars, all write the stop ids. Nothing is staged.
+// Variants  -
+// Launch    grid (entries,)  block (32,); thread 0 writes the scalars, all write the stop ids
+// Staging   nothing
 // Cost      reads and writes max_stop_ids + 9 words an entry; bound by latency.
 // Source    TurboMind's kSetup; addressed by slot.  Oracle: testing/reference.py::slot_init
-// Variants  -
 #include "turbo.cuh"
 
 extern "C" __global__ void

@@ -49,9 +49,8 @@ struct Histogram {
 
     TURBO_DEVICE void add(unsigned index, unsigned long long weight) {
         const unsigned part = static_cast<unsigned>(weight), before = atomicAdd(&low[index], part);
-        const unsigned carry = before + part < before ? 1 : 0,
-                       rest_of_weight = static_cast<unsigned>(weight >> 32) + carry;
-        if (rest_of_weight) atomicAdd(&high[index], rest_of_weight);
+        const unsigned upper = static_cast<unsigned>(weight >> 32) + (before + part < before ? 1 : 0);  // the carry
+        if (upper) atomicAdd(&high[index], upper);
     }
     TURBO_DEVICE unsigned long long at(int index) const {
         return static_cast<unsigned long long>(high[index]) << 32 | low[index];
@@ -158,7 +157,7 @@ TURBO_DEVICE unsigned long long race(const Row& row, unsigned floor, float min_p
     return best;
 }
 
-extern "C" __global__ void __launch_bounds__(1024)
+extern "C" __global__ void __launch_bounds__(1024, 1)
     sample(int* __restrict__ tokens, const float* __restrict__ logits, const int* __restrict__ sample_slots,
            const int* __restrict__ sample_positions, const int* __restrict__ finished,
            const float* __restrict__ temperature, const int* __restrict__ top_k, const float* __restrict__ top_p,

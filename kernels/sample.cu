@@ -1,6 +1,6 @@
 // sample - draw every row's next token, by temperature, top-k, top-p and min-p.
 //
-// Math      s = logits / temperature;  keep the top_k greatest s; of those, the fewest greatest whose probability
+// Math      s = logits / temperature;  keep the top_k greatest; of those, the fewest greatest whose probability
 //           reaches top_p; of those, the ones at least min_p times as likely as the likeliest. Draw i among the kept
 //           tokens with probability ~ exp(s[i]): the greatest exp(s[i] - max s) / E[i] wins, E[i] exponential.
 //           Temperature below 1e-5: argmax.
@@ -30,15 +30,11 @@ struct Row {
     const float* logits;
     int limit;
     bool aligned;
-    float temperature, top;  // top: the greatest scaled logit
+    float top, sharpness;  // the greatest logit, and 1 / temperature
 
-    TURBO_DEVICE Vec<float, 4> scaled(int first) const {
-        Vec<float, 4> values = load_logits(logits, first, limit, aligned);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) values[i] /= temperature;
-        return values;
-    }
-    TURBO_DEVICE float weight(float scaled) const { return scaled == top ? 1.0f : expf(scaled - top); }
+    TURBO_DEVICE Vec<float, 4> load(int first) const { return load_logits(logits, first, limit, aligned); }
+    // exp(logit / temperature) against the greatest; that one is 1 even if it is infinite.
+    TURBO_DEVICE float weight(float logit) const { return logit == top ? 1.0f : expf((logit - top) * sharpness); }
 };
 
 // A bin is a 64-bit sum in two words, because shared memory adds 32 bits at once and 64 only in a loop.
@@ -83,7 +79,7 @@ TURBO_DEVICE void fill_histogram(const Row& row, unsigned floor, bool by_mass, u
     for (int bin = threadIdx.x; bin < BINS; bin += blockDim.x) histogram.low[bin] = histogram.high[bin] = 0;
     __syncthreads();
     for (int first = 4 * threadIdx.x; first < row.limit; first += 4 * blockDim.x) {
-        const Vec<float, 4> values = row.scaled(first);
+        const Vec<float, 4> values = row.load(first);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const unsigned key = order_bits(values[i]);
@@ -136,7 +132,7 @@ TURBO_DEVICE unsigned long long race(const Row& row, unsigned floor, float min_p
                                      int position) {
     unsigned long long best = 0;
     for (int first = 4 * threadIdx.x; first < row.limit; first += 4 * blockDim.x) {
-        const Vec<float, 4> values = row.scaled(first);
+        const Vec<float, 4> values = row.load(first);
         float weights[4], greatest = 0.0f;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -166,13 +162,13 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
     __shared__ unsigned long long scratch[32];
     const int slot = sample_slots[blockIdx.x];
     const bool masked = slot < 0 || finished[slot] != 0;
-    Row row = {logits + static_cast<long long>(blockIdx.x) * vocab, masked ? 0 : vocab_limit, vocab % 4 == 0, 1.0f,
-               0.0f};
+    Row row = {logits + static_cast<long long>(blockIdx.x) * vocab, masked ? 0 : vocab_limit, vocab % 4 == 0, 0.0f,
+               1.0f};
     int token = greedy_token(block_max(greedy_key_of_row(row.logits, row.limit, row.aligned), scratch));
     if (masked) token = -1;
     if (token >= 0 && temperature[slot] >= 1e-5f) {  // the whole block takes the same branches
-        row.temperature = temperature[slot];
-        row.top = row.logits[token] / row.temperature;
+        row.top = row.logits[token];
+        row.sharpness = 1.0f / temperature[slot];
         unsigned floor = 0;
         const int count = top_k[slot];
         const float share = top_p[slot];

@@ -1,0 +1,51 @@
+"""What every matrix product checks of its arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cupy_turbo.core.dtypes import c_name
+from cupy_turbo.core.protocols import Array
+from cupy_turbo.ops.check import FLOAT32, check
+
+
+@dataclass(frozen=True, slots=True)
+class GemmArguments:
+    """Sizes of ``out[M, N] = x[M, K] @ weight[N, K].T`` and the C names of its types."""
+
+    m: int
+    n: int
+    k: int
+    type_name: str
+    out_name: str
+    is_aligned: bool
+    """Whether every row of `x` and `weight` starts at a multiple of 16 bytes."""
+
+
+def gemm_arguments(op: str, out: Array, x: Array, weight: Array) -> GemmArguments:
+    """Check the arguments of a matrix product.
+
+    Parameters
+    ----------
+    op : str
+        Name of the operation, for messages.
+    out : Array, (M, N)
+        Dtype of `x`, or float32.
+    x : Array, (M, K)
+        float32, float16 or bfloat16.
+    weight : Array, (N, K)
+        Dtype of `x`.
+
+    Raises
+    ------
+    ValueError
+        If a shape does not match.
+    TypeError
+        If a dtype does not match.
+    """
+    dims = check(op, x=(x, "M K"), weight=(weight, "N K"), out=(out, "M N", out.dtype))
+    if out.dtype not in (x.dtype, FLOAT32):
+        expected = "float32" if x.dtype == FLOAT32 else f"{x.dtype}, as x, or float32"
+        raise TypeError(f"{op}: out is {out.dtype}, expected {expected}")
+    is_aligned = dims.K * x.dtype.itemsize % 16 == 0
+    return GemmArguments(dims.M, dims.N, dims.K, dims.type_name, c_name(out.dtype), is_aligned)

@@ -101,6 +101,13 @@ unsigned Machine::draw() {  // xorshift64*, Vigna 2016
     return static_cast<unsigned>(random * 0x2545F4914F6CDD1Dull >> 32);
 }
 
+// splitmix64's finaliser, Steele et al. 2014: neighbouring seeds start far apart.
+static unsigned long long scramble(unsigned long long x) {
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ull;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBull;
+    return x ^ x >> 31;
+}
+
 bool Machine::next_block() {
     if (launch->failed.load(std::memory_order_relaxed)) return false;
     if (block == block_stop) {
@@ -112,7 +119,7 @@ bool Machine::next_block() {
     turbo_block.index.x = static_cast<unsigned>(number % launch->grid.x);
     turbo_block.index.y = static_cast<unsigned>(rows % launch->grid.y);
     turbo_block.index.z = static_cast<unsigned>(rows / launch->grid.y);
-    random = (launch->seed + number * 0x9E3779B97F4A7C15ull) | 1;
+    random = scramble(launch->seed + number * 0x9E3779B97F4A7C15ull) | 1;
     for (unsigned w = 0; w < num_warps; ++w) {
         warps[w].ready = warps[w].lanes;
         warps[w].ended = warps[w].waiting = 0;

@@ -25,10 +25,12 @@ class Tile:
 
     @property
     def threads(self) -> int:
+        """Threads of a block."""
         return 32 * self.warps_m * self.warps_n * self.warps_k
 
     @property
     def stage_bytes(self) -> int:
+        """Shared memory of one stage of the ring."""
         return 2 * (self.rows + self.columns) * self.depth
 
     @property
@@ -46,7 +48,7 @@ class Tile:
         """Estimate the time of a product on a GPU with this many processors, to rank tiles.
 
         The busiest processor has the longest queue of blocks; a block costs what its operations or its operands, which
-        come from L2, take, whichever is more. Larger warp tiles use tensor cores better: they reread shared memory less.
+        come from L2, take, whichever is more. Larger warp tiles use tensor cores better, rereading shared memory less.
         """
         blocks = -(-m // self.rows) * -(-n // self.columns)
         warp_rows, warp_columns = self.rows // self.warps_m, self.columns // self.warps_n

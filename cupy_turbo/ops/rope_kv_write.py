@@ -83,7 +83,7 @@ def rope_kv_write(
     # A rotation takes two vectors, a value one; with the narrow path of an odd D, threads just take more turns.
     items = (num_heads + 3 * kv_heads) * head_dim * qkv.dtype.itemsize // 32
     threads = block_threads(stream, items, cuda=128)
-    chunks = 1 if stream.device.kind == "host" else -(-items // threads)
+    chunks = 1 if stream.device.kind == "host" else max(1, -(-items // threads))
     sizes = (num_heads, kv_heads, head_dim, dims.BS, dims.NB, dims.MB, dims.P)
     arrays = (qkv, k_cache, v_cache, cos_sin, positions, token_rows, perm, finished, block_table)
     kernel = stream.device.kernel("rope_kv_write", TYPE=dims.type_name)

@@ -77,7 +77,7 @@ def compare(case: Case, results: tuple[np.ndarray, np.ndarray, np.ndarray]) -> N
         assert_close(actual[changed], expected[changed])
 
 
-@pytest.mark.parametrize("head_dim", [32, 34, 48, 64, 80, 96, 100, 128, 256])
+@pytest.mark.parametrize("head_dim", [2, 32, 34, 48, 64, 80, 96, 100, 128, 256])
 @settings(max_examples=15)
 @given(
     dtype=st.sampled_from(FLOAT_TYPES),

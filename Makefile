@@ -22,7 +22,7 @@ test: venv-test ## run every test that needs no GPU; NVRTC compiles every kernel
 
 gpu-test: ## the kernel, property and end-to-end tests on the GPU
 	@sh tools/setup_venv.sh $(TEST_VENV) gpu cuda12 gguf test
-	$(TEST_VENV)/bin/python -m pytest tests/kernels tests/property tests/parity tests/e2e --device cuda $(PYTEST_ARGS)
+	PYTHON=$(TEST_VENV)/bin/python sh tools/gpu_tests.sh $(PYTEST_ARGS)
 
 lint: venv-lint ## ruff, mypy (strict) and clang-format; changes nothing
 	$(TEST_VENV)/bin/ruff check .

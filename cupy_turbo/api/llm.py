@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from cupy_turbo.api.loading import LoadedModel, load_model
 from cupy_turbo.api.outputs import CompletionOutput, RequestOutput, StreamDelta

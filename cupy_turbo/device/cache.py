@@ -38,13 +38,12 @@ class DiskCache:
     Parameters
     ----------
     folder : Path, optional
-        Default: `cache_folder()`. Where it cannot be written, a temporary folder of this process is used, with one
+        Default: `cache_folder()`. If it cannot be written, a temporary folder of this process takes its place, with one
         warning.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or cache_folder()
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
     def fetch(self, key: str, suffix: str, make: Callable[[], bytes]) -> Path:
         """Return the path of the entry `key`, whose payload `make` computes if it is missing or damaged.
@@ -58,47 +57,55 @@ class DiskCache:
         make : callable
             Returns the payload; what it raises passes through, and nothing is stored.
         """
-        path = self.folder / key[:2] / f"{key}{suffix}"
-        if self._read(path) is not None:
-            return path
+        name = f"{key}{suffix}"
+        for folder in (self.folder, _replaced.get(self.folder)):
+            if folder is not None and _read(folder / key[:2] / name) is not None:
+                return folder / key[:2] / name
         payload = make()
         try:
-            self._write(path, payload)
+            return _write(self.folder / key[:2] / name, payload)
         except OSError as error:
-            path = self._fall_back(error) / path.name
-            self._write(path, payload)
-        return path
+            return _write(_replacement(self.folder, error) / key[:2] / name, payload)
 
     def payload(self, key: str, suffix: str, make: Callable[[], bytes]) -> bytes:
         """Return the payload of the entry `key`; as `fetch` otherwise."""
         return self.fetch(key, suffix, make).read_bytes()[:-_TRAILER_SIZE]
 
-    def _read(self, path: Path) -> bytes | None:
-        try:
-            content = path.read_bytes()
-        except OSError:
-            return None
-        payload, trailer = content[:-_TRAILER_SIZE], content[-_TRAILER_SIZE:]
-        return payload if trailer == _TRAILER_MAGIC + hashlib.sha256(payload).digest() else None
 
-    def _write(self, path: Path, payload: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=path.stem[:16], suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(payload + _TRAILER_MAGIC + hashlib.sha256(payload).digest())
-            os.replace(scratch, path)
-        except BaseException:
-            Path(scratch).unlink(missing_ok=True)
-            raise
+def _read(path: Path) -> bytes | None:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    payload, trailer = content[:-_TRAILER_SIZE], content[-_TRAILER_SIZE:]
+    return payload if trailer == _TRAILER_MAGIC + hashlib.sha256(payload).digest() else None
 
-    def _fall_back(self, error: OSError) -> Path:
-        if self._temporary is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="cupy_turbo-", ignore_cleanup_errors=True)
-            warnings.warn(
-                f"compiled kernels are not kept: {self.folder} cannot be written ({error.strerror}); "
-                "set CUPY_TURBO_CACHE_DIR to a writable folder",
-                stacklevel=4,
-            )
-            self.folder = Path(self._temporary.name)
-        return self.folder
+
+def _write(path: Path, payload: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=path.stem[:16], suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(payload + _TRAILER_MAGIC + hashlib.sha256(payload).digest())
+        os.replace(scratch, path)
+    except BaseException:
+        Path(scratch).unlink(missing_ok=True)
+        raise
+    return path
+
+
+# By folder that cannot be written; the folders live as long as the process, for loaded objects are mapped from them.
+_replaced: dict[Path, Path] = {}
+_temporary: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _replacement(folder: Path, error: OSError) -> Path:
+    if folder not in _replaced:
+        warnings.warn(
+            f"compiled kernels are not kept: {folder} cannot be written ({error.strerror}); "
+            "set CUPY_TURBO_CACHE_DIR to a writable folder",
+            stacklevel=5,
+        )
+        _temporary.append(tempfile.TemporaryDirectory(prefix="cupy_turbo-", ignore_cleanup_errors=True))
+        _replaced[folder] = Path(_temporary[-1].name)
+    return _replaced[folder]

@@ -104,7 +104,7 @@ class Signature:
         else:
             if not isinstance(value, (int, float, np.integer, np.floating)):
                 raise TypeError(f"{self.name}: {parameter} takes a number, got {value!r}")
-            if not low <= value <= high and math.isfinite(value):
+            if not low <= value <= high and (isinstance(value, int) or math.isfinite(value)):
                 raise OverflowError(f"{self.name}: {parameter} holds finite values up to {high:g}, got {value!r}")
         scalar: np.generic = dtype.type(value)
         return scalar

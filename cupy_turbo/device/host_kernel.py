@@ -22,12 +22,10 @@ MAX_SHARED_BYTES = 227 << 10
 """Of one block, static and dynamic together: what the largest GPU has."""
 
 # `struct` codes by dtype.str without its byte order.
-_FORMATS = {"i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q"} | {
-    "f2": "e",
-    "f4": "f",
-    "f8": "d",
-    "b1": "?",
-}
+_FORMATS = {
+    "i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q",
+    "f2": "e", "f4": "f", "f8": "d", "b1": "?",
+}  # fmt: skip
 
 
 def _slot_format(parameter: Parameter) -> str:

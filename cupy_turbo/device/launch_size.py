@@ -35,7 +35,7 @@ def block_extent(kernel: str, size: LaunchSize) -> tuple[int, int, int]:
 
 
 def _extent(what: str, size: LaunchSize, limits: Sequence[int]) -> tuple[int, int, int]:
-    extents = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
+    extents = tuple(size) if isinstance(size, Sequence) else (size,)
     if not 1 <= len(extents) <= 3 or not all(isinstance(extent, (int, np.integer)) for extent in extents):
         raise TypeError(f"{what} takes one to three integers, got {size!r}")
     x, y, z = (*(int(extent) for extent in extents), 1, 1)[:3]

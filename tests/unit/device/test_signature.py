@@ -76,7 +76,7 @@ def convert(declarations: str, *values: object) -> list[Any]:
 
 
 def test_scalars_take_the_declared_type() -> None:
-    types = "int, long long, unsigned, unsigned long long, float, double, bool".split(", ")
+    types = ["int", "long long", "unsigned", "unsigned long long", "float", "double", "bool"]
     converted = convert(
         ", ".join(f"{name} p{i}" for i, name in enumerate(types)), -(2**31), np.int8(-5), 2**32 - 1, 2**64 - 1,
         0.1, 1, True,

@@ -5,7 +5,7 @@
 // Variants  TYPE=float|half|bf16 OUT=float TILE_M=1|8 ROWS=2 LANES=32 STAGES=6 ALIGNED=0|1
 // Variants  TYPE=half|bf16 OUT=bf16 TILE_M=1 ROWS=1 LANES=32 STAGES=8 ALIGNED=1
 // Variants  TYPE=half|bf16 OUT=half TILE_M=2|4 ROWS=2 LANES=32 STAGES=6 ALIGNED=1
-// Launch    grid (blocks,), any number: groups of LANES threads stride over the units of ROWS weight rows
+// Launch    grid (blocks,), any number: groups of LANES threads share out the units of ROWS weight rows
 //           block (threads,), a multiple of LANES, <= 256;  shared 16 * STAGES * ROWS bytes a thread if RING, else 0
 // Staging   weights through a ring that each thread owns: it copies 16 bytes ahead by cp.async and reads back only its
 //           own, so no barrier is needed and STAGES - 1 copies stay in flight across row ends. Activations from L1.
@@ -36,7 +36,7 @@ TURBO_DEVICE Fragment load_fragment(const TYPE* p, int left) {
 struct WeightStream {
     const TYPE* weight;
     TYPE* slots;  // this thread's part of slot 0
-    int N, K, lane, tiles, units, step;
+    int N, K, lane, tiles, end, step;
     int unit;  // these say what is requested next
     int tile = 0, k = 0;
     const TYPE* row[ROWS] = {};
@@ -60,7 +60,7 @@ struct WeightStream {
         enter_unit();
     }
     TURBO_DEVICE void request(int stage) {
-        const bool valid = unit < units && k + lane * WIDTH < K;
+        const bool valid = unit < end && k + lane * WIDTH < K;
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) cp_async_16(at(stage, r), valid ? row[r] + k : weight, valid);
         cp_async_commit();
@@ -95,17 +95,20 @@ TURBO_DEVICE void accumulate(Vec<float, WIDTH>& partial, const Fragment& w, cons
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2) gemm_small(OUT* __restrict__ out, const TYPE* __restrict__ x,
-                                                             const TYPE* __restrict__ weight, int M, int N, int K) {
+                                                                const TYPE* __restrict__ weight, int M, int N, int K) {
     TURBO_DYNAMIC_SHARED(TYPE, ring);
     const int lane = static_cast<int>(threadIdx.x) % LANES;
-    const int groups = static_cast<int>(blockDim.x) / LANES * static_cast<int>(gridDim.x);
-    // Neighbouring units go to different blocks, so that all processors finish together.
-    const int first =
-        static_cast<int>(threadIdx.x) / LANES * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
     const int units = (N + ROWS - 1) / ROWS, tiles = (M + TILE_M - 1) / TILE_M;
-    WeightStream stream{weight, ring + threadIdx.x * WIDTH, N, K, lane, tiles, units, groups, first};
+    const int groups = static_cast<int>(blockDim.x) / LANES * static_cast<int>(gridDim.x);
+    // On a GPU neighbouring units go to different blocks, so that all processors finish together; a CPU prefetches best
+    // from one long stretch of rows.
+    const int group =
+        static_cast<int>(threadIdx.x) / LANES * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
+    const int span = LANES == 1 ? (units + groups - 1) / groups : 1;
+    const int first = group * span, step = LANES == 1 ? 1 : groups, end = LANES == 1 ? min(units, first + span) : units;
+    WeightStream stream{weight, ring + threadIdx.x * WIDTH, N, K, lane, tiles, end, step, first};
     stream.start();
-    for (int unit = first; unit < units; unit += groups)
+    for (int unit = first; unit < end; unit += step)
         for (int m0 = 0; m0 < M; m0 += TILE_M) {
             Vec<float, CHAINS> partial[TILE_M][ROWS] = {};
             for (int k = lane * WIDTH; k < K + lane * WIDTH; k += STRIDE) {

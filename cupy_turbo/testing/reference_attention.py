@@ -56,7 +56,7 @@ def paged(cache: Floats, blocks: Int32, length: int) -> Floats:
 def _query_heads(qkv: Floats, cache: Floats) -> Floats:
     """Return the queries of a fused projection, (T, Hq, D)."""
     heads = qkv.shape[1] // cache.shape[3] - 2 * cache.shape[1]
-    return qkv.reshape(len(qkv), -1, cache.shape[3])[:, :heads]
+    return qkv.reshape(len(qkv), heads + 2 * cache.shape[1], cache.shape[3])[:, :heads]
 
 
 def attention_prefill(

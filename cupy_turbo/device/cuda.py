@@ -27,7 +27,7 @@ from cupy_turbo.device.cuda_stream import CudaCapture, CudaEvent, CudaStream, ca
 from cupy_turbo.device.gpu import Gpu
 from cupy_turbo.device.source import KernelLibrary
 
-_MULTIPROCESSORS, _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 16, 75, 76  # cudaDeviceAttr
+_MULTIPROCESSORS, _CAPABILITY_MAJOR, _CAPABILITY_MINOR, _MAX_SHARED_BYTES = 16, 75, 76, 97  # cudaDeviceAttr
 
 _opening = threading.Lock()
 
@@ -127,6 +127,7 @@ class CudaDevice:
         major, minor = self._attribute(_CAPABILITY_MAJOR), self._attribute(_CAPABILITY_MINOR)
         self.compute_capability: tuple[int, int] | None = (major, minor)
         self.num_processors = self._attribute(_MULTIPROCESSORS)
+        self.max_shared_bytes = self._attribute(_MAX_SHARED_BYTES)
         self._kernels = CudaKernels(self, gpu, library, nvrtc.architecture((major, minor)))
         self._memory = CudaMemory(gpu, gpu.call(gpu.cupy.cuda.Stream, non_blocking=True))
         self.allocator = _Allocator(self.empty)

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from cupy_turbo.core.errors import DeviceError, DeviceLostError
 from cupy_turbo.core.protocols import LaunchSize
 from cupy_turbo.core.shared_handle import handle_of
@@ -49,7 +47,9 @@ class CudaKernel:
         self.signature = signature
         self._device = device
         self._gpu = gpu
-        self._shared_limit = _SHARED_BYTES - gpu.call(lambda: raw.shared_size_bytes)
+        self._pointers = [i for i, parameter in enumerate(signature.parameters) if parameter.kind == "pointer"]
+        self._static_bytes: int = gpu.call(lambda: raw.shared_size_bytes)
+        self._allowed_bytes = _SHARED_BYTES - self._static_bytes
 
     def __call__(
         self, grid: LaunchSize, block: LaunchSize, args: Sequence[object], *, shared_bytes: int = 0, stream: Stream
@@ -64,8 +64,8 @@ class CudaKernel:
         if 0 in grid:
             return  # CuPy would launch one block
         try:
-            if shared_bytes > self._shared_limit:
-                self._raise_shared_limit(shared_bytes)
+            if shared_bytes > self._allowed_bytes:
+                self._allow_shared(shared_bytes)
             self._gpu.call(self.raw, grid, block, arguments, shared_mem=shared_bytes, stream=handle.raw)
         except DeviceLostError:
             raise
@@ -76,21 +76,27 @@ class CudaKernel:
             operands.extend(arguments)
 
     def _check_arrays(self, arguments: Sequence[object]) -> None:
-        for parameter, value in zip(self.signature.parameters, arguments, strict=True):
-            if value is None or isinstance(value, np.generic):
-                continue
-            if not self._device.owns(value):
+        for index in self._pointers:
+            value = arguments[index]
+            if value is not None and not self._device.owns(value):
+                parameter = self.signature.parameters[index]
                 place = getattr(value, "device", type(value).__name__)
                 raise TypeError(f"{self.name}: {parameter} takes an array on {self._device.name}, got one on {place}")
 
-    def _raise_shared_limit(self, shared_bytes: int) -> None:
-        """Allow more dynamic shared memory; a block that asks for too much is refused here, naming the kernel."""
+    def _allow_shared(self, shared_bytes: int) -> None:
+        """Ask CUDA for more dynamic shared memory than a kernel gets by itself."""
+        limit = self._device.max_shared_bytes
+        if shared_bytes + self._static_bytes > limit:
+            raise ValueError(
+                f"{self.name}: shared_bytes {shared_bytes} with {self._static_bytes} static bytes exceeds the {limit} "
+                f"of a block on {self._device.name}"
+            )
 
         def allow() -> None:
             self.raw.max_dynamic_shared_size_bytes = shared_bytes
 
         self._gpu.call(allow)
-        self._shared_limit = shared_bytes
+        self._allowed_bytes = shared_bytes
 
 
 class CudaKernels:

@@ -110,6 +110,8 @@ class CudaMemory:
 
     def owns(self, array: Any) -> bool:
         """Whether it is a CuPy array in this GPU's memory."""
+        if type(array) is self._array_type:  # made for this GPU only
+            return True
         return isinstance(array, self._gpu.cupy.ndarray) and array.data.device_id == self._gpu.index
 
     def statistics(self) -> DeviceStatistics:

@@ -49,6 +49,12 @@ class PinnedAllocation(Allocation):
         return {"version": 3, "typestr": "|u1", "shape": (self.nbytes,), "data": (self.pointer, False)}
 
 
+class _Thread(threading.local):
+    """What belongs to one thread: the operands that its graph capture keeps alive, None outside a capture."""
+
+    capture: list[object] | None = None
+
+
 class Gpu:
     """The process's connection to one GPU; every CUDA call of this package goes through it.
 
@@ -77,7 +83,7 @@ class Gpu:
         self.undestroyed: list[object] = []
         self._errors = errors
         self._unusable: DeviceError | None = None
-        self._thread = threading.local()
+        self._thread = _Thread()
         self._garbage: deque[tuple[Callable[[int], None], int]] = deque()
         os.register_at_fork(after_in_child=self._leave_forked_child)
 
@@ -125,8 +131,7 @@ class Gpu:
     @property
     def capture(self) -> list[object] | None:
         """The operands that this thread's graph capture keeps alive, or None outside a capture."""
-        operands: list[object] | None = getattr(self._thread, "capture", None)
-        return operands
+        return self._thread.capture
 
     @capture.setter
     def capture(self, operands: list[object] | None) -> None:

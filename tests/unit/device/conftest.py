@@ -55,7 +55,7 @@ class RecordedRuntime:
         return 0
 
     def deviceGetAttribute(self, number: int, index: int) -> int:  # noqa: N802
-        return {16: 132, 75: 9, 76: 0}[number]
+        return {16: 132, 75: 9, 76: 0, 97: 227 << 10}[number]
 
     def memGetInfo(self) -> tuple[int, int]:  # noqa: N802
         return 1000, 4000

@@ -63,6 +63,8 @@ def test_more_shared_memory_is_asked_for_once(cuda: CudaDevice, stream: Stream) 
     for shared_bytes, allowed in ((47 << 10, 0), (48 << 10, 48 << 10), (100 << 10, 100 << 10), (60 << 10, 100 << 10)):
         kernel(1, 32, (y, y, 8, 1.0, 0), shared_bytes=shared_bytes, stream=stream)  # 1 KiB more is static
         assert kernel.raw.max_dynamic_shared_size_bytes == allowed
+    with pytest.raises(ValueError, match="shared_bytes 231425 with 1024 static bytes exceeds the 232448 of a block"):
+        kernel(1, 32, (y, y, 8, 1.0, 0), shared_bytes=(226 << 10) + 1, stream=stream)
 
 
 def test_a_failed_launch_names_the_kernel_and_its_sizes(cuda: CudaDevice, stream: Stream, runtime: Any) -> None:

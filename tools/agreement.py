@@ -23,7 +23,7 @@ WINDOW = 256
 
 
 def transformers_logits(dtype: str) -> NextLogits:
-    """The same model through transformers."""
+    """Return the same model, run by transformers."""
     import torch
     from transformers import LlamaForCausalLM
 

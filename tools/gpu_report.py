@@ -5,13 +5,14 @@
 
 `overlap` runs 50 decode steps and prints, for each, when its inputs crossed the bus and when it computed; a step's copy
 should lie inside the computation of the step before. It also counts allocations over those steps.
-`speed` prints milliseconds per decode step at several batch sizes (context about 1,024) and per prefill of 2,048 tokens,
-beside the time that the bytes or the arithmetic alone would take.
+`speed` prints milliseconds per decode step at several batch sizes (context about 1,024) and per prefill of 2,048
+tokens, beside the time that the bytes or the arithmetic alone would take.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -105,9 +106,9 @@ def overlap(loaded: LoadedModel) -> None:
     run(engine, loaded.config.vocab_size, 8, 16, 70)
     engine.close()
     steps, counts = recorder.steps[-51:], allocations[-51:]
-    print(f"{'step':>4} {'H2D from':>10} {'to':>10} {'compute from':>13} {'to':>10}  H2D inside the compute of step-1 (ms)")
+    print(f"{'step':>4} {'H2D from':>10} {'to':>10} {'compute from':>13} {'to':>10}  H2D inside compute of step-1 (ms)")
     inside = 0
-    for number, (before, step) in enumerate(zip(steps, steps[1:], strict=False)):
+    for number, (before, step) in enumerate(itertools.pairwise(steps)):
         overlaps = before["compute_start"] <= step["upload_start"] and step["ready"] <= before["done"]
         inside += overlaps
         print(
@@ -137,13 +138,14 @@ def speed(loaded: LoadedModel, batches: list[int]) -> None:
         recorder.steps.clear()
         wall = measured(lambda count=batch: run(engine, config.vocab_size, count, 1000, 60))  # type: ignore[misc]
         steps = recorder.decode_steps(batch)[8:]
-        gaps = [after["done"] - before["done"] for before, after in zip(steps, steps[1:], strict=False)]
+        gaps = [after["done"] - before["done"] for before, after in itertools.pairwise(steps)]
         floor = (weights * loaded.dtype.itemsize + batch * 1030 * kv_token) / READ_BYTES_PER_MS
         step_ms = statistics.median(gaps)
         busy = statistics.median(step["done"] - step["compute_start"] for step in steps)
         print(
             f"decode batch {batch:4}: {step_ms:8.3f} ms a step (graph alone {busy:.3f}), floor {floor:.3f} "
-            f"({100 * floor / step_ms:.0f} %), {batch / step_ms * 1e3:,.0f} tokens/s, {len(gaps)} steps, wall {wall:.0f} ms"
+            f"({100 * floor / step_ms:.0f} %), {batch / step_ms * 1e3:,.0f} tokens/s, {len(gaps)} steps, "
+            f"wall {wall:.0f} ms"
         )
     prompts = [2048]
     for length in prompts:
@@ -169,9 +171,7 @@ def main() -> None:
         loaded = load(arguments.model or "demo", arguments.device, 8, 256, 256)
         overlap(loaded)
     else:
-        loaded = load(
-            arguments.model or "random:llama-3.1-8b", arguments.device, max(arguments.batches), 4096, 8192
-        )
+        loaded = load(arguments.model or "random:llama-3.1-8b", arguments.device, max(arguments.batches), 4096, 8192)
         speed(loaded, arguments.batches)
     loaded.close()
 

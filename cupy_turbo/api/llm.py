@@ -234,9 +234,7 @@ class LLM:
         text = self._loaded.tokenizer.apply_chat_template(messages, add_generation_prompt=True, **options)
         return self._builder.tokenize(text, add_special_tokens=False)  # the template writes the specials itself
 
-    def _complete(
-        self, prompts: list[TokenizedPrompt], sampling_params: Any, use_tqdm: bool
-    ) -> list[RequestOutput]:
+    def _complete(self, prompts: list[TokenizedPrompt], sampling_params: Any, use_tqdm: bool) -> list[RequestOutput]:
         params = pair_params(sampling_params, len(prompts))
         events: Queue[RequestEvent] = Queue()
         requests = [self._builder.build(prompt, each, events) for prompt, each in zip(prompts, params, strict=True)]
@@ -268,9 +266,7 @@ class LLM:
         detokenizer = Detokenizer(tokenizer, prompt.token_ids)
         text = detokenizer.push(shown) + detokenizer.flush()
         assert end.finish_reason is not None
-        completion = CompletionOutput(
-            index=0, text=text, token_ids=tuple(token_ids), finish_reason=end.finish_reason
-        )
+        completion = CompletionOutput(index=0, text=text, token_ids=tuple(token_ids), finish_reason=end.finish_reason)
         return RequestOutput(
             request_id=end.request.request_id,
             prompt=prompt.text,
@@ -306,5 +302,3 @@ def _deltas(request: Request, detokenizer: Detokenizer) -> Iterator[StreamDelta]
 def _close(engine: Engine, loaded: LoadedModel) -> None:
     engine.close()
     loaded.close()
-
-

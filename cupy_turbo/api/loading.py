@@ -123,9 +123,7 @@ def build_language_model(
         workspace = Workspace(device, config, limits, dtype)
         cos_sin = device.upload(rope_table(config, limits.max_model_len))
         if num_blocks is None:
-            num_blocks = choose_num_blocks(
-                config, limits, dtype, device, gpu_memory_utilization=gpu_memory_utilization
-            )
+            num_blocks = choose_num_blocks(config, limits, dtype, device, gpu_memory_utilization=gpu_memory_utilization)
         cache = KVCache(device, config, num_blocks=num_blocks, block_size=limits.block_size, dtype=dtype)
         network = Llama(config, weights, cos_sin, cache, state, workspace)
     return CausalLanguageModel(network, vocab_limit=vocab_limit or config.vocab_size), num_blocks
@@ -149,7 +147,7 @@ def _vocab_limit(checkpoint: Checkpoint, tokenizer: Tokenizer) -> int:
 
 
 def _eos_token_ids(checkpoint: Checkpoint, tokenizer: Tokenizer) -> tuple[int, ...]:
-    """What ends an answer: the checkpoint's own list, or else the tokenizer's end-of-sequence token."""
+    """Return what ends an answer: the checkpoint's own list, or else the tokenizer's end-of-sequence token."""
     if checkpoint.config.eos_token_ids or checkpoint.is_random:
         return checkpoint.config.eos_token_ids
     return () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)

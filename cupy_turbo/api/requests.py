@@ -41,7 +41,7 @@ def _is_integer(value: object) -> bool:
 
 
 def pair_params(params: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:
-    """Sampling parameters for each of `count` prompts: one for all, or one each.
+    """Return sampling parameters for each of `count` prompts: one for all, or one each.
 
     Raises
     ------
@@ -179,7 +179,7 @@ class RequestBuilder:
 
 
 def _seeds(seed: int) -> Iterator[int]:
-    """A stream of 64-bit seeds. **Source:** SplitMix64 (Steele et al. 2014)."""
+    """Yield 64-bit seeds. **Source:** SplitMix64 (Steele et al. 2014)."""
     mask, state = (1 << 64) - 1, seed & ((1 << 64) - 1)
     while True:
         state = (state + 0x9E3779B97F4A7C15) & mask

@@ -53,15 +53,13 @@ def choose_limits(
     tokens = max_num_batched_tokens
     if tokens is None:
         tokens = max(seqs, 8192 if device.kind == "cuda" else 512)
-    limits = StepLimits(
-        max_num_seqs=seqs, max_num_tokens=tokens, max_model_len=max_model_len, block_size=block_size
-    )
+    limits = StepLimits(max_num_seqs=seqs, max_num_tokens=tokens, max_model_len=max_model_len, block_size=block_size)
     engine_config(limits, num_blocks=1, phases=1)  # checks the ranges before anything is allocated
     return limits
 
 
 def engine_config(limits: StepLimits, *, num_blocks: int, phases: int) -> EngineConfig:
-    """The engine's settings for these limits.
+    """Return the engine's settings for these limits.
 
     Raises
     ------
@@ -105,7 +103,8 @@ def choose_num_blocks(
     if num_blocks < 1:
         raise InvalidRequestError(
             f"no KV block fits: one takes {block_bytes:,} bytes, and {max(budget, 0):,} are left of {total:,} at "
-            f"gpu_memory_utilization={gpu_memory_utilization}; raise it, free the device or lower max_num_batched_tokens",
+            f"gpu_memory_utilization={gpu_memory_utilization}; raise it, free the device or lower "
+            "max_num_batched_tokens",
             parameter="gpu_memory_utilization",
             value=gpu_memory_utilization,
         )

@@ -34,8 +34,8 @@ class Waiters:
 
         A caller looks again at what it waits for after true: it may have been woken by the deadline.
         """
-        # Never a wait without a timeout: where a library has installed SIGINT with SA_RESTART, the kernel resumes such a
-        # wait and Ctrl-C is lost; a timed one returns and Python raises KeyboardInterrupt.
+        # Never a wait without a timeout: where a library has installed SIGINT with SA_RESTART, the kernel resumes such
+        # a wait and Ctrl-C is lost; a timed one returns and Python raises KeyboardInterrupt.
         remaining = threading.TIMEOUT_MAX if deadline is None else deadline - time.monotonic()
         if remaining <= 0:
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -117,8 +118,9 @@ class Engine:
         if needed > self.config.num_blocks:
             size = self.config.block_size
             raise InvalidRequestError(
-                f"request {request.request_id} may grow to {request.stop_position} tokens = {needed} KV blocks of {size}, "
-                f"but the pool has {self.config.num_blocks}; lower max_tokens or give the engine more KV memory",
+                f"request {request.request_id} may grow to {request.stop_position} tokens = {needed} KV blocks "
+                f"of {size}, but the pool has {self.config.num_blocks}; lower max_tokens or give the engine more KV "
+                "memory",
                 parameter="max_tokens",
                 value=request.stop_position - request.num_prompt_tokens,
             )
@@ -130,10 +132,8 @@ class Engine:
 
     def cancel(self, request: Request) -> None:
         """End a request as ``"abort"`` as soon as the engine thread gets to it; a no-op once it has ended."""
-        try:
+        with contextlib.suppress(QueueClosed):  # a closing engine ends every request
             self._commands.push(_Cancel(request))
-        except QueueClosed:
-            pass  # a closing engine ends every request
 
     def close(self) -> None:
         """Abort what is live, let the device finish what is under way, join both threads; idempotent."""
@@ -241,7 +241,9 @@ class Engine:
                 assert request is not None
                 request.deliver((token,))
             elif status == TokenStatus.NON_FINITE:
-                message = "the logits are not finite (NaN, or minus infinity throughout): check the weights and the dtype"
+                message = (
+                    "the logits are not finite (NaN, or minus infinity throughout): check the weights and the dtype"
+                )
                 self._finish(slot, "error", RequestFailedError(message))
             else:
                 self._finish(slot, _FINISH[status], tokens=(token,))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import numpy as np
 
 from cupy_turbo.engine.batch import BatchData
@@ -116,5 +115,3 @@ class BatchFiller:
         request = self._slots.requests[slot]
         assert request is not None, slot
         return request
-
-

@@ -90,7 +90,7 @@ class Scheduler:
             self._prefilling.remove(slot)
 
     def blocks_needed(self, request: Request) -> int:
-        """Blocks that a request holds at its longest; the token at its last position is sampled but never attended to."""
+        """Return the blocks of a request at its longest; its last token is sampled but never attended to."""
         return -(-(request.stop_position - 1) // self._limits.block_size)
 
     def schedule(self) -> Plan:

@@ -53,7 +53,9 @@ def answers(llm: LLM, batch: list[tuple[list[int], SamplingParams]]) -> list[tup
     return [(tuple(output.outputs[0].token_ids), output.outputs[0].finish_reason) for output in outputs]
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(batch=st.lists(requests(), min_size=2, max_size=10))
 def test_a_crowd_changes_nothing(synchronous, lookahead, crowded, batch):
     alone = [answers(synchronous, [each])[0] for each in batch]

@@ -43,9 +43,7 @@ def ring(device):
     """An executor that is not started yet, its queues and two batches."""
     inbound: Queue[BatchData] = Queue()
     outbound: Queue[BatchData] = Queue()
-    executor = ModelExecutor(
-        CopyModel(), Context(stream=Stream.create(device=device)), device.index, inbound, outbound
-    )
+    executor = ModelExecutor(CopyModel(), Context(stream=Stream.create(device=device)), device.index, inbound, outbound)
     batches = [BatchData(device, LIMITS, phase=phase) for phase in range(2)]
     yield executor, inbound, outbound, batches
     executor.stop()
@@ -123,9 +121,7 @@ def test_it_moves_while_running_and_cannot_be_copied(ring):
 def test_dropping_a_running_executor_drains_and_joins(device):
     inbound: Queue[BatchData] = Queue()
     outbound: Queue[BatchData] = Queue()
-    executor = ModelExecutor(
-        CopyModel(), Context(stream=Stream.create(device=device)), device.index, inbound, outbound
-    )
+    executor = ModelExecutor(CopyModel(), Context(stream=Stream.create(device=device)), device.index, inbound, outbound)
     executor.start()
     batch = BatchData(device, LIMITS, phase=0)
     inbound.push(batch)

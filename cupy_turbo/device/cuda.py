@@ -24,7 +24,7 @@ from cupy_turbo.device import nvrtc
 from cupy_turbo.device.cuda_kernel import CudaKernel, CudaKernels
 from cupy_turbo.device.cuda_memory import CudaMemory
 from cupy_turbo.device.cuda_stream import CudaCapture, CudaEvent, CudaStream, capture_graph
-from cupy_turbo.device.gpu import Gpu
+from cupy_turbo.device.gpu import Gpu, Owner
 from cupy_turbo.device.source import KernelLibrary
 
 _MULTIPROCESSORS, _CAPABILITY_MAJOR, _CAPABILITY_MINOR, _MAX_SHARED_BYTES = 16, 75, 76, 97  # cudaDeviceAttr
@@ -129,7 +129,7 @@ class CudaDevice:
         self.num_processors = self._attribute(_MULTIPROCESSORS)
         self.max_shared_bytes = self._attribute(_MAX_SHARED_BYTES)
         self._kernels = CudaKernels(self, gpu, library, nvrtc.architecture((major, minor)))
-        self._memory = CudaMemory(gpu, gpu.call(gpu.cupy.cuda.Stream, non_blocking=True))
+        self._memory = CudaMemory(gpu, Owner(gpu, gpu.call(gpu.cupy.cuda.Stream, non_blocking=True)))
         self.allocator = _Allocator(self.empty)
         self.pinned_allocator = _Allocator(self.pinned)
 
@@ -230,10 +230,11 @@ class CudaDevice:
         """Wait for all work and free what nobody owns any more; idempotent. Arrays that are still owned stay valid."""
         if self._is_closed:
             return
-        self._gpu.check_can("close the device")
+        if self._gpu.capture is not None:
+            raise DeviceError(f"{self.name} cannot be closed while a graph is captured")
         self._is_closed = True
         self._kernels.clear()
-        with suppress(DeviceError):  # a lost device has nothing left to wait for
+        with suppress(DeviceError):  # a lost device, or a forked child's, has nothing left to wait for
             self._gpu.synchronize()
             self._memory.forget_copies()
             self._gpu.collect()

@@ -13,7 +13,7 @@ from cupy_turbo.core.shared_handle import handle_of
 from cupy_turbo.core.stream import Stream
 from cupy_turbo.device import nvrtc
 from cupy_turbo.device.cache import DiskCache, cache_key
-from cupy_turbo.device.gpu import Gpu
+from cupy_turbo.device.gpu import Gpu, Owner
 from cupy_turbo.device.launch_size import block_extent, grid_extent
 from cupy_turbo.device.signature import Signature, parse_signature
 from cupy_turbo.device.source import KernelLibrary
@@ -26,7 +26,7 @@ _SHARED_BYTES = 48 * 1024  # of a block, static and dynamic, without asking
 Key = tuple[str, tuple[tuple[str, str | int], ...]]
 
 
-class CudaKernel:
+class CudaKernel(Owner):
     """A kernel loaded on one GPU.
 
     Parameters
@@ -42,11 +42,10 @@ class CudaKernel:
     """
 
     def __init__(self, device: CudaDevice, gpu: Gpu, raw: Any, signature: Signature) -> None:
+        super().__init__(gpu, raw)
         self.name = signature.name
-        self.raw = raw
         self.signature = signature
         self._device = device
-        self._gpu = gpu
         self._pointers = [i for i, parameter in enumerate(signature.parameters) if parameter.kind == "pointer"]
         self._static_bytes: int = gpu.call(lambda: raw.shared_size_bytes)
         self._allowed_bytes = _SHARED_BYTES - self._static_bytes

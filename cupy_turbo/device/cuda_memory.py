@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 
 from cupy_turbo.core.protocols import Array, DeviceStatistics, Shape
 from cupy_turbo.device.cuda_stream import CudaStream
-from cupy_turbo.device.gpu import Allocation, Gpu
+from cupy_turbo.device.gpu import Allocation, Gpu, Owner
 
 _REGISTERED_HOST, _MANAGED = 1, 3  # cudaMemoryType
 
@@ -25,8 +25,8 @@ class CudaMemory:
     ----------
     gpu : Gpu
         The connection to the GPU.
-    transfers : cupy.cuda.Stream
-        A stream for the copies that wait; never the default stream, which other libraries use.
+    transfers : Owner
+        A `cupy.cuda.Stream` for the copies that wait; never the default stream, which other libraries use.
 
     Notes
     -----
@@ -35,12 +35,12 @@ class CudaMemory:
     kept until an event behind the copy has happened; a capture keeps every operand in its graph.
     """
 
-    def __init__(self, gpu: Gpu, transfers: Any) -> None:
+    def __init__(self, gpu: Gpu, transfers: Owner) -> None:
         self._gpu = gpu
         self._transfers = transfers
         self._array_type = _device_array_type(gpu, transfers)
         self._lock = threading.Lock()
-        self._borrowed: deque[tuple[Any, tuple[object, ...]]] = deque()
+        self._borrowed: deque[tuple[Owner, tuple[object, ...]]] = deque()
         self._statistics = DeviceStatistics(device_allocations=0, device_bytes=0, pinned_allocations=0, pinned_bytes=0)
 
     def empty(self, shape: Shape, dtype: DTypeLike) -> Any:
@@ -95,7 +95,7 @@ class CudaMemory:
         host = np.asarray(host_array, order="C")
         array = self.empty(host.shape, host.dtype)
         if host.nbytes:
-            stream = self._transfers.ptr
+            stream = self._transfers.raw.ptr
             self._gpu.call(self._gpu.runtime.memcpyAsync, array.data.ptr, host.ctypes.data, host.nbytes, 1, stream)
             self._gpu.call(self._gpu.runtime.streamSynchronize, stream)
         return array
@@ -105,7 +105,7 @@ class CudaMemory:
         if not self.owns(array):
             raise TypeError(f"fetch takes an array on {self._gpu.name}, got {type(array).__name__}")
         self._gpu.synchronize()
-        host: np.ndarray = self._gpu.call(array.get, self._transfers)
+        host: np.ndarray = self._gpu.call(array.get, self._transfers.raw)
         return host
 
     def owns(self, array: Any) -> bool:
@@ -154,10 +154,10 @@ class CudaMemory:
             captured.extend(operands)
         elif not are_ours:
             with self._lock:
-                while self._borrowed and self._gpu.call(self._gpu.query_event, self._borrowed[0][0].ptr):
+                while self._borrowed and self._gpu.call(self._gpu.query_event, self._borrowed[0][0].raw.ptr):
                     self._borrowed.popleft()
-                event = self._gpu.call(self._gpu.cupy.cuda.Event, disable_timing=True)
-                self._gpu.call(event.record, stream.raw)
+                event = Owner(self._gpu, self._gpu.call(self._gpu.cupy.cuda.Event, disable_timing=True))
+                self._gpu.call(event.raw.record, stream.raw)
                 self._borrowed.append((event, operands))
 
     def _count(self, *, device: int = 0, pinned: int = 0) -> None:
@@ -185,7 +185,7 @@ def _check_contiguous(array: Any, side: str) -> None:
         raise ValueError(f"copy {side} of shape {array.shape} is not C-contiguous: a copy moves one run of bytes")
 
 
-def _device_array_type(gpu: Gpu, transfers: Any) -> Any:
+def _device_array_type(gpu: Gpu, transfers: Owner) -> Any:
     """Make the array class of a device."""
     base: Any = gpu.cupy.ndarray
 
@@ -198,7 +198,7 @@ def _device_array_type(gpu: Gpu, transfers: Any) -> Any:
         def get(self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True) -> Any:
             if stream is None:
                 gpu.synchronize()
-                stream = transfers
+                stream = transfers.raw
             return gpu.call(super().get, stream, order, out, blocking)
 
     return DeviceArray

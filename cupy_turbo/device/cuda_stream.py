@@ -9,35 +9,26 @@ from typing import TYPE_CHECKING, Any
 from cupy_turbo.core.errors import DeviceError
 from cupy_turbo.core.shared_handle import handle_of
 from cupy_turbo.core.stream import Stream
-from cupy_turbo.device.gpu import Gpu
+from cupy_turbo.device.gpu import Gpu, Owner
 
 if TYPE_CHECKING:
     from cupy_turbo.device.cuda import CudaDevice
 
 
-class _Owner:
-    """Owner of one CuPy object that destroys a CUDA handle with itself.
-
-    In a forked child and after a sticky error CUDA can destroy nothing, and CuPy would report that from a destructor,
-    where nobody can catch it: the object is then kept until the process ends.
-    """
+class _Handle(Owner):
+    """What a `Stream`, an `Event` or a graph's holder owns, on its device."""
 
     def __init__(self, device: CudaDevice, gpu: Gpu, raw: Any) -> None:
+        super().__init__(gpu, raw)
         self._device = device
-        self._gpu = gpu
-        self.raw = raw
 
     @property
     def device(self) -> CudaDevice:
         """Where it lives."""
         return self._device
 
-    def __del__(self) -> None:
-        if not self._gpu.is_usable:
-            self._gpu.undestroyed.append(self.raw)
 
-
-class CudaStream(_Owner):
+class CudaStream(_Handle):
     """A non-blocking `cupy.cuda.Stream`, as `raw`. CUDA finishes its queued work before it destroys it."""
 
     def __init__(self, device: CudaDevice, gpu: Gpu, raw: Any) -> None:
@@ -55,7 +46,7 @@ class CudaStream(_Owner):
         self._gpu.call(self._gpu.runtime.streamWaitEvent, self.handle, event_handle.handle)
 
 
-class CudaEvent(_Owner):
+class CudaEvent(_Handle):
     """A `cupy.cuda.Event`, as `raw`."""
 
     def __init__(self, device: CudaDevice, gpu: Gpu, raw: Any, *, timing: bool) -> None:
@@ -85,7 +76,7 @@ class CudaEvent(_Owner):
         return float(self._gpu.call(self._gpu.runtime.eventElapsedTime, other.handle, self.handle))
 
 
-class CudaGraph(_Owner):
+class CudaGraph(_Handle):
     """An instantiated `cupy.cuda.Graph`, as `raw`, with the arrays that its nodes use."""
 
     def __init__(self, device: CudaDevice, gpu: Gpu, raw: Any, operands: list[object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import threading
@@ -49,6 +50,29 @@ class PinnedAllocation(Allocation):
         return {"version": 3, "typestr": "|u1", "shape": (self.nbytes,), "data": (self.pointer, False)}
 
 
+class Owner:
+    """Owner of a CuPy object that destroys something of CUDA's with itself: a stream, an event, a graph, a module.
+
+    In a forked child and after a sticky error CUDA can destroy nothing, and CuPy would report that from a destructor,
+    where nobody can catch it and everybody has to read it: the object is then never destroyed.
+
+    Parameters
+    ----------
+    gpu : Gpu
+        Where it lives.
+    raw : object
+        CuPy's object.
+    """
+
+    def __init__(self, gpu: Gpu, raw: Any) -> None:
+        self._gpu = gpu
+        self.raw = raw
+
+    def __del__(self, keep: Any = ctypes.pythonapi.Py_IncRef, py_object: Any = ctypes.py_object) -> None:
+        if not self._gpu.is_usable:
+            keep(py_object(self.raw))
+
+
 class _Thread(threading.local):
     """What belongs to one thread: the operands that its graph capture keeps alive, None outside a capture."""
 
@@ -80,7 +104,6 @@ class Gpu:
         self.index = index
         self.name = f"cuda:{index}"
         self.exclusive = threading.RLock()
-        self.undestroyed: list[object] = []
         self._errors = errors
         self._unusable: DeviceError | None = None
         self._thread = _Thread()

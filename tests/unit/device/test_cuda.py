@@ -127,8 +127,12 @@ def test_an_exception_in_a_capture_ends_it(cuda: CudaDevice, stream: Stream, run
 
 
 def test_a_closed_device_gives_nothing_more(cuda: CudaDevice, stream: Stream, runtime: Any) -> None:
-    runtime.failures["deviceSynchronize"] = [700]
-    cuda.close()  # even of a lost device: what matters is the error that came before
+    with pytest.raises(DeviceError, match="while a graph is captured"), cuda.capture(stream):
+        cuda.close()
+    runtime.failures["streamSynchronize"] = [700]
+    with pytest.raises(DeviceLostError):
+        stream.sync()
+    cuda.close()  # silent: what matters is the error that came before
     cuda.close()
     for use in (lambda: cuda.empty(1, F32), lambda: cuda.kernel("scale"), lambda: Stream.create(device=cuda)):
         with pytest.raises(DeviceError, match="cuda:0 is closed"):

@@ -65,7 +65,7 @@ def test_an_array_of_somebody_else_is_kept_until_its_copy_is_done(
     references = sys.getrefcount(foreign)
     cuda.copy(device, foreign, stream=stream)
     assert sys.getrefcount(foreign) > references
-    runtime.unfinished = {cuda._memory._borrowed[0][0].ptr}
+    runtime.unfinished = {cuda._memory._borrowed[0][0].raw.ptr}
     other = np.zeros(4, F32)
     runtime.pinned_elsewhere = {other.ctypes.data}
     cuda.copy(device, other, stream=stream)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cupy_turbo.core.errors import DeviceError, DeviceLostError
-from cupy_turbo.device.gpu import Gpu
+from cupy_turbo.device.gpu import Gpu, Owner
 
 
 def test_an_error_is_this_packages_and_the_next_call_works(gpu: Gpu, runtime: Any) -> None:
@@ -121,3 +121,20 @@ def test_a_forked_child_gets_an_error_and_calls_nothing(gpu: Gpu, runtime: Any) 
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     gpu.synchronize()  # the parent goes on
+
+
+def test_what_cuda_can_no_longer_destroy_is_kept(gpu: Gpu, runtime: Any) -> None:
+    destroyed = []
+
+    class Raw:
+        def __del__(self) -> None:
+            destroyed.append(self.__class__)
+
+    Owner(gpu, Raw())
+    assert len(destroyed) == 1
+    lost = Owner(gpu, Raw())
+    runtime.failures["deviceSynchronize"] = [700]
+    with pytest.raises(DeviceLostError):
+        gpu.synchronize()
+    del lost
+    assert len(destroyed) == 1

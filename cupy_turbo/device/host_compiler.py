@@ -90,7 +90,7 @@ def _compile(name: str, flags: Sequence[str], text: str) -> bytes:
 
 
 def _cached_object(cache: DiskCache, name: str, flags: Sequence[str], text: str, digest: str) -> Path:
-    key = cache_key("host", digest, shlex.join(flags), compiler_version(), _target())
+    key = cache_key("host", digest, shlex.join([*find_compiler(), *flags]), compiler_version(), _target())
     return cache.fetch(key, ".so", lambda: _compile(name, flags, text))
 
 

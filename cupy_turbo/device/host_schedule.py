@@ -156,7 +156,8 @@ class Schedule:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.changed = threading.Condition()  # reentrant: a finalizer may run inside and wait for the device
+        # Reentrant, because a finalizer may run while it is held. Never held around `run_until`.
+        self.changed = threading.Condition()
         self._streams: dict[int, HostStreamHandle] = {}  # those with pending operations, by handle
         self._numbers = itertools.count()
         self._runner: int | None = None
@@ -187,28 +188,23 @@ class Schedule:
                 elif self._runner == threading.get_ident():
                     raise DeviceError("an operation of the host device waits for the device that runs it")
                 else:
-                    self.changed.wait()
+                    self.changed.wait(threading.TIMEOUT_MAX)  # one without a limit may not hear Ctrl-C
 
     def run_all(self) -> None:
         """Run everything that has been queued before this call, and raise the first failure nobody has seen."""
         with self.changed:
             last = [stream.pending[-1] for stream in self._streams.values()]
-            self.run_until(lambda: all(operation.is_done for operation in last))
-            self._failures = [failure for failure in self._failures if not failure.delivered]
-            self.deliver(self._failures[0] if self._failures else None)
+        self.run_until(lambda: all(operation.is_done for operation in last))
+        with self.changed:
+            unseen = next((failure for failure in self._failures if not failure.delivered), None)
+        self.deliver(unseen)
 
     def advance(self, target: Operation) -> bool:
         """Run at most one operation that `target` needs; return whether `target` has run by now."""
         with self.changed:
             if not target.is_done and self._runner is None:
                 needed = self._needed(target)
-                self._run_one(
-                    [
-                        operation
-                        for operation in self._ready()
-                        if operation.number <= needed.get(operation.stream.handle, -1)
-                    ]
-                )
+                self._run_one([head for head in self._ready() if head.number <= needed.get(head.stream.handle, -1)])
             return target.is_done
 
     def deliver(self, failure: Failure | None) -> None:
@@ -245,9 +241,18 @@ class Schedule:
         return needed
 
     def _run_one(self, ready: Sequence[Operation]) -> None:
-        operation = ready[self.policy.choose(ready)]
-        failure: Failure | None = None
+        """Let the policy choose and run its choice; the lock, held once by the caller, is free meanwhile."""
+        # From here on a finalizer that waits for the device on this thread gets an error instead of a tangle.
         self._runner = threading.get_ident()
+        try:
+            operation = ready[self.policy.choose(ready)]
+            self._run_unlocked(operation)
+        finally:
+            self._runner = None
+            self.changed.notify_all()
+
+    def _run_unlocked(self, operation: Operation) -> None:
+        failure: Failure | None = None
         self.changed.release()
         try:
             if operation.run is not None:
@@ -259,17 +264,15 @@ class Schedule:
             raise
         finally:
             self.changed.acquire()
-            self._runner = None
             self._finish(operation, failure)
-            self.changed.notify_all()
 
     def _finish(self, operation: Operation, failure: Failure | None) -> None:
         stream = operation.stream
-        stream.pending.popleft()
-        if not stream.pending:
+        if len(stream.pending) == 1:
             del self._streams[stream.handle]
+        stream.pending.popleft()
         if failure is not None:
-            self._failures.append(failure)
+            self._failures = [earlier for earlier in self._failures if not earlier.delivered] + [failure]
         inherited = operation.after.failure if operation.after is not None else None
         for candidate in (inherited, failure):  # its own failure is the better story
             if candidate is not None and not candidate.delivered:

@@ -53,14 +53,13 @@ class HostStreamHandle:
 
     def wait(self, event: HostEventHandle) -> None:
         """Hold back later work until the event's latest record, as of now, has run."""
-        with self.device.schedule.changed:
-            if event.capture is not None and event.capture is self.capture:
-                return  # recorded earlier on this very stream
-            record = event.captured_record("waited for")
-            if record is None or (record.is_done and record.failure is None):
-                return
-            self.refuse_capture("made to wait for work outside it")
-            self.device.schedule.enqueue(self, [Operation("wait", after=record)])
+        if event.capture is not None and event.capture is self.capture:
+            return  # recorded earlier on this very stream
+        record = event.captured_record("waited for")
+        if record is None or (record.is_done and record.failure is None):
+            return
+        self.refuse_capture("made to wait for work outside it")
+        self.device.schedule.enqueue(self, [Operation("wait", after=record)])
 
     def refuse_capture(self, what: str) -> None:
         """Raise if this stream is capturing."""
@@ -88,11 +87,11 @@ class HostEventHandle:
 
     def record(self, stream: HostStreamHandle) -> None:
         """Take the place behind all that is queued on the stream."""
-        with self.device.schedule.changed:
-            self.capture = stream.capture
-            if stream.capture is None:
-                self._record = Operation("record")
-                self.device.schedule.enqueue(stream, [self._record])
+        self.capture = stream.capture
+        if stream.capture is None:
+            record = Operation("record")
+            self.device.schedule.enqueue(stream, [record])
+            self._record = record
 
     def synchronize(self) -> None:
         """Run what the latest record depends on; raise a failure of it that nobody had."""

@@ -1,5 +1,5 @@
 # `make demo` and `make test` need only Python >= 3.11 with its venv module, a C++17 compiler and make.
-#   PYTHON=/path/to/python3   CXX=/path/to/compiler   DEVICE=auto|host|cuda (demo)   PYTEST_ARGS='-k queue'
+#   PYTHON=/path/to/python3   CXX=/path/to/compiler   DEVICE=auto|host|cuda (of demo)   PYTEST_ARGS='-k queue'
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test lint format gpu-test bench clean venv venv-test venv-lint
@@ -28,7 +28,7 @@ lint: venv-lint ## ruff, mypy (strict) and clang-format; changes nothing
 	$(TEST_VENV)/bin/ruff check .
 	$(TEST_VENV)/bin/ruff format --check .
 	$(TEST_VENV)/bin/mypy
-	$(TEST_VENV)/bin/clang-format --dry-run -Werror $(CXX_SOURCES)
+	@$(TEST_VENV)/bin/clang-format --dry-run -Werror $(CXX_SOURCES) && echo "clang-format: $(words $(CXX_SOURCES)) files are well formatted"
 
 format: venv-lint ## let ruff and clang-format rewrite the files
 	$(TEST_VENV)/bin/ruff check --fix .
@@ -47,8 +47,10 @@ venv:
 ifeq ($(DEVICE),host)
 	@sh tools/check_compiler.sh
 	@sh tools/setup_venv.sh $(VENV)
-else
+else ifeq ($(DEVICE),auto)
 	@sh tools/setup_venv.sh $(VENV) cuda
+else
+	@sh tools/setup_venv.sh $(VENV) gpu cuda
 endif
 
 venv-test:

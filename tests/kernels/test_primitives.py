@@ -68,10 +68,12 @@ def rng() -> np.random.Generator:
 
 
 def draw(rng: np.random.Generator, dtype: np.dtype, size: int) -> np.ndarray:
-    """Values over the whole range of an integer type, or normal ones."""
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        return rng.integers(limits.min, limits.max, size, dtype, endpoint=True)
+    """Integers of all magnitudes, of which 1024 signed ones add up without overflow; or normal numbers."""
+    if dtype.kind == "u":
+        return rng.integers(0, np.iinfo(dtype).max, size, dtype, endpoint=True)
+    if dtype.kind == "i":
+        limit = np.iinfo(dtype).max // 1024
+        return rng.integers(-limit, limit, size, dtype)
     return rng.standard_normal(size).astype(dtype)
 
 

@@ -1,7 +1,7 @@
 // attention_combine - merge what attention_decode found in the splits of each sequence.
 //
 // Math      out[r,h] = sum_p w_p sum_p / sum_p w_p total_p,  w_p = 2^(maximum_p - max_p maximum_p)
-// Shapes    out: (rows, Hq * HEAD_DIM) TYPE;  partial: (rows * Hq * splits * (HEAD_DIM + 2),) float, as attention_decode
+// Shapes    out: (rows, Hq * HEAD_DIM) TYPE; partial: (rows * Hq * splits * (HEAD_DIM + 2),) float, of attention_decode
 //           writes it;  perm, context_len: (rows,) int;  finished: (S,) int
 // Variants  TYPE=float|half|bf16 HEAD_DIM=128
 // Variants  TYPE=bf16 HEAD_DIM=40|256

@@ -32,7 +32,7 @@ TURBO_DEVICE Fragment load_fragment(const TYPE* p, int left) {
     return fragment;
 }
 
-// Reads in order: ROWS rows of a unit, k from 0 to K in steps of STRIDE, `tiles` times over; then the group's next unit.
+// Reads in order: ROWS rows of a unit, k from 0 to K in steps of STRIDE, `tiles` times over; then its next unit.
 struct WeightStream {
     const TYPE* weight;
     TYPE* slots;  // this thread's part of slot 0

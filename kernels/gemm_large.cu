@@ -35,7 +35,7 @@ static_assert(THREADS % CHUNKS == 0 && BM % ROW_STEP == 0 && BN % ROW_STEP == 0,
 TURBO_DEVICE TYPE* chunk_at(TYPE* tile, int row, int chunk) { return tile + row * BK + (chunk ^ (row & 7)) * 8; }
 
 // One operand's part of a stage: ROWS rows, of which the first `rows_left` exist, and BK columns of which `k_left` do;
-// the rest becomes zeros. `from` is this thread's chunk of its first row; its other rows are `row_stride` elements apart.
+// the rest is zero. `from` is this thread's chunk of its first row; its other rows are `row_stride` elements apart.
 template <int ROWS>
 TURBO_DEVICE void load_tile(TYPE* tile, const TYPE* from, long long row_stride, int rows_left, int k_left) {
     const int first_row = static_cast<int>(threadIdx.x) / CHUNKS, chunk = static_cast<int>(threadIdx.x) % CHUNKS;

@@ -47,7 +47,7 @@ def fetch_model(model_id: str, revision: str | None) -> Path:
 def _download(model_id: str, revision: str | None, patterns: tuple[str, ...]) -> Path:
     # Imported here: it takes a third of a second that a model on disk need not wait.
     import huggingface_hub
-    from huggingface_hub import errors
+    from huggingface_hub import constants, errors
 
     where = f"{model_id} (revision {revision})" if revision else model_id
     try:
@@ -64,7 +64,7 @@ def _download(model_id: str, revision: str | None, patterns: tuple[str, ...]) ->
             "that name"
         ) from error
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
-        reason = "HF_HUB_OFFLINE is set" if huggingface_hub.is_offline_mode() else "the Hub cannot be reached"
+        reason = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the Hub cannot be reached"
         raise CheckpointError(
             f"{where} is not in the local cache and {reason}; name a local folder or .gguf file, or connect once to "
             "download it"

@@ -35,8 +35,9 @@ format: venv-lint ## let ruff and clang-format rewrite the files
 	$(TEST_VENV)/bin/ruff format .
 	$(TEST_VENV)/bin/clang-format -i $(CXX_SOURCES)
 
-bench: ## milliseconds per decode step and per prefill of random weights on the GPU, beside the hardware's floor
+bench: ## times of the large kernels, of a decode step and of a prefill on the GPU, beside what the hardware allows
 	@sh tools/setup_venv.sh $(VENV) gpu cuda
+	$(VENV)/bin/python tools/bench_kernels.py
 	$(VENV)/bin/python tools/gpu_report.py speed --device cuda $(BENCH_ARGS)
 
 clean: ## remove the environments and everything built or cached here (not ~/.cache/cupy_turbo)

@@ -102,27 +102,23 @@ T butterfly(const void* operand, Combine combine) {
     return combine(partial[0], partial[1]);
 }
 // Reduce `num_warps` times 32 operands as a GPU does: each warp, then the warps.
-template <class T, class Combine>
-void reduce(const void* operand, unsigned num_warps, void* result) {
+template <class T, class Combine, class Bits>
+Bits reduce_as(const Bits* operand, unsigned num_warps) {
     T partial[32];
     for (unsigned w = 0; w < 32; ++w) partial[w] = Combine::template REST<T>;
-    for (unsigned w = 0; w < num_warps; ++w)
-        partial[w] = butterfly<T>(static_cast<const T*>(operand) + 32 * w, Combine{});
-    if (num_warps > 1) partial[0] = butterfly<T>(partial, Combine{});
-    memcpy(result, partial, sizeof(T));
+    for (unsigned w = 0; w < num_warps; ++w) partial[w] = butterfly<T>(operand + 32 * w, Combine{});
+    return turbo_bit_cast<Bits>(num_warps > 1 ? butterfly<T>(partial, Combine{}) : partial[0]);
 }
-template <class Combine>
-void reduce(TurboNumber type, const void* operand, unsigned num_warps, void* result) {
-    constexpr bool IS_SUM = std::is_same_v<Combine, Sum>;  // sums wrap as on a GPU, so signed ones are added unsigned
-    if (type == TURBO_FLOAT) reduce<float, Combine>(operand, num_warps, result);
-    else if (type == TURBO_INT && !IS_SUM) reduce<int, Combine>(operand, num_warps, result);
-    else if (type == TURBO_LONG && !IS_SUM) reduce<long long, Combine>(operand, num_warps, result);
-    else if (type == TURBO_INT || type == TURBO_UNSIGNED) reduce<unsigned, Combine>(operand, num_warps, result);
-    else reduce<unsigned long long, Combine>(operand, num_warps, result);
-}
-void reduce(TurboReduction reduction, TurboNumber type, const void* operand, unsigned num_warps, void* result) {
-    if (reduction == TURBO_SUM) reduce<Sum>(type, operand, num_warps, result);
-    else reduce<Max>(type, operand, num_warps, result);
+template <class Bits>
+Bits reduce(TurboReduction reduction, TurboNumber type, const Bits* operand, unsigned num_warps) {
+    const bool is_sum = reduction == TURBO_SUM;
+    if constexpr (sizeof(Bits) == sizeof(float)) {
+        if (type == TURBO_FLOAT && is_sum) return reduce_as<float, Sum>(operand, num_warps);
+        if (type == TURBO_FLOAT) return reduce_as<float, Max>(operand, num_warps);
+    }
+    if (is_sum) return reduce_as<Bits, Sum>(operand, num_warps);  // unsigned: sums wrap, as on a GPU
+    if (type == TURBO_INT || type == TURBO_LONG) return reduce_as<std::make_signed_t<Bits>, Max>(operand, num_warps);
+    return reduce_as<Bits, Max>(operand, num_warps);
 }
 
 template <class Bits>
@@ -132,8 +128,7 @@ Bits reduce_warp(Warp& warp, Bits (&operand)[32], Bits (&result)[32], TurboReduc
     require_whole_warp(warp);
     operand[lane] = bits;
     meet(warp, REDUCE + 8 * reduction + type, ALL_LANES, [&](unsigned) {
-        Bits reduced;
-        reduce(reduction, type, operand, 1, &reduced);
+        const Bits reduced = reduce(reduction, type, operand, 1);
         for (unsigned i = 0; i < 32; ++i) result[i] = reduced;
     });
     return result[lane];
@@ -157,10 +152,8 @@ Bits reduce_block(Bits (&operand)[MAX_THREADS], TurboReduction reduction, TurboN
     if (own.num_threads % 32) turbo_fail("reduces over a block that is not made of whole warps");
     operand[&self() - own.threads] = bits;
     meet_block(TURBO_SYNC_COUNT + 1 + 8 * reduction + type,
-               [&] { reduce(reduction, type, operand, own.num_warps, &own.barrier.reduced); });
-    Bits reduced;
-    memcpy(&reduced, &own.barrier.reduced, sizeof reduced);
-    return reduced;
+               [&] { own.barrier.reduced = reduce(reduction, type, operand, own.num_warps); });
+    return static_cast<Bits>(own.barrier.reduced);
 }
 
 void load_matrices(Warp& warp, unsigned count, bool transposed) {

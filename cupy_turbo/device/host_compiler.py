@@ -26,9 +26,11 @@ _FLAGS = shlex.split(
     "-std=c++17 -O3 -march=native -fPIC -shared -pthread -fvisibility=hidden -fno-exceptions -fno-math-errno "
     "-fno-strict-aliasing -fno-trapping-math -ffp-contract=fast -Wno-unknown-pragmas"
 )
-# A fiber has 64 KiB of stack and no room for a guard page.
-_KERNEL_FLAGS = ["-Werror=frame-larger-than=32768", "-fno-plt"]
-_X86_FLAGS = ["-fcf-protection=none"]  # a shadow stack would refuse to switch fibers
+MAX_FRAME_BYTES = 32 << 10
+"""Of one function of a kernel: a fiber has 64 KiB of stack, and no guard page of its own."""
+
+MAX_STATIC_SHARED_BYTES = 48 << 10
+"""Of one block, in `__shared__` variables: what CUDA's compiler allows on any GPU."""
 
 _RUNTIME_FILES = ("host_runtime.cpp", "host_fibers.cpp", "host_collectives.cpp")
 _RUNTIME_HEADERS = ("host_fibers.h", "host_mma.h")
@@ -95,7 +97,14 @@ def _cached_object(cache: DiskCache, name: str, flags: Sequence[str], text: str,
 
 
 def _machine_flags() -> list[str]:
-    return _X86_FLAGS if platform.machine() in ("x86_64", "AMD64") else []
+    # A shadow stack would refuse to switch fibers.
+    return ["-fcf-protection=none"] if platform.machine() in ("x86_64", "AMD64") else []
+
+
+def _kernel_flags() -> list[str]:
+    limit = f"frame-larger-than={MAX_FRAME_BYTES}"
+    as_error = "-Werror=frame-larger-than" if "clang" in compiler_version() else f"-Werror={limit}"
+    return ["-fno-plt", f"-W{limit}", as_error, *extra_flags()]
 
 
 class LaunchRequest(ctypes.Structure):
@@ -172,13 +181,13 @@ def load_kernel(source: KernelSource, include: Path, defines: Mapping[str, str |
     Raises
     ------
     CompileError
-        With the compiler's message.
+        With the compiler's message; or more static shared memory than CUDA allows.
     DeviceUnavailableError
         If there is no compiler.
     """
     runtime = load_runtime()
     macros = [f"-D{name}={value}" for name, value in sorted(defines.items())]
-    flags = [*_FLAGS, *_KERNEL_FLAGS, *_machine_flags(), *extra_flags(), f"-I{include}", *macros]
+    flags = [*_FLAGS, *_machine_flags(), *_kernel_flags(), f"-I{include}", *macros]
     # From standard input, so that what is compiled is what was hashed, under the file's own name in messages.
     text = f'#line 1 "{source.path}"\n{source.text}'
     path = _cached_object(DiskCache(), source.path.name, flags, text, source.digest)
@@ -187,4 +196,10 @@ def load_kernel(source: KernelSource, include: Path, defines: Mapping[str, str |
     assert entry is not None
     found = (ctypes.c_uint64 * 2)()
     runtime.turbo_find_shared(entry, found)
-    return HostObject(entry, found[0], found[1], library)
+    static_module, static_bytes = found
+    if static_bytes > MAX_STATIC_SHARED_BYTES:
+        raise CompileError(
+            f"{source.path.name}: {static_bytes} bytes of __shared__ variables exceed {MAX_STATIC_SHARED_BYTES}: "
+            "use TURBO_DYNAMIC_SHARED"
+        )
+    return HostObject(entry, static_module, static_bytes, library)

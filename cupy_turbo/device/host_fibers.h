@@ -103,7 +103,8 @@ turbo_switch:
     mov x9, sp
     str x9, [x0]
     mov sp, x1
-    tbnz w2, #0, turbo_fiber
+    tbz w2, #0, turbo_restore
+    b turbo_fiber
 .local turbo_restore
 turbo_restore:
     ldp d8, d9, [sp]

@@ -35,7 +35,7 @@ def block_extent(kernel: str, size: LaunchSize) -> tuple[int, int, int]:
 
 
 def _extent(kernel: str, what: str, size: LaunchSize, limits: Sequence[int]) -> tuple[int, int, int]:
-    extents = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
+    extents = tuple(size) if isinstance(size, (tuple, list)) else (size,)
     if len(extents) == 0 or len(extents) > 3:
         raise TypeError(f"{kernel}: {what} takes one to three integers, got {size!r}")
     x, y, z = (*extents, 1, 1)[:3]

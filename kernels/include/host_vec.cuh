@@ -54,7 +54,7 @@ template <int N>
 TURBO_DEVICE typename TurboLanes<N>::floats turbo_lanes(const Vec<half, N>& a) {
     using Floats = typename TurboLanes<N>::floats;
     using Words = typename TurboLanes<N>::words;
-#if defined(__F16C__)
+#if defined(__F16C__) && !defined(__clang__)
     typedef short Eight __attribute__((vector_size(16)));
     if constexpr (N == 8) return __builtin_ia32_vcvtph2ps256(turbo_bit_cast<Eight>(a));
 #endif

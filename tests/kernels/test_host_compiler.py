@@ -115,6 +115,13 @@ def test_a_frame_that_would_overflow_a_fiber_is_refused(folder: Path, device: Ho
         device.kernel("fill")
 
 
+def test_more_static_shared_memory_than_cuda_allows_is_refused(folder: Path, device: HostDevice) -> None:
+    body = "__shared__ volatile char large[49153]; large[value] = 1; out[0] = large[shift]"
+    (folder / "fill.cu").write_text(KERNEL.replace("out[blockIdx.x * blockDim.x + threadIdx.x] = VALUE << shift", body))
+    with pytest.raises(CompileError, match=r"bytes of __shared__ variables exceed 49152: use TURBO_DYNAMIC_SHARED"):
+        device.kernel("fill")
+
+
 def test_without_a_compiler_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     host_compiler.find_compiler.cache_clear()
     monkeypatch.setenv("PATH", "")

@@ -2,11 +2,10 @@
 //
 // Math      out[m,n] = sum_k x[m,k] * weight[n,k], accumulated in float
 // Shapes    out: (M, N) OUT;  x: (M, K) TYPE;  weight: (N, K) TYPE;  all row-major, 16-byte aligned where ALIGNED
-// Variants  TYPE=float|half|bf16 OUT=float TILE_M=1|8 ROWS=2 LANES=32 STAGES=6 ALIGNED=0|1
-// Variants  TYPE=half|bf16 OUT=bf16 TILE_M=1 ROWS=1 LANES=32 STAGES=8 ALIGNED=1
-// Variants  TYPE=half|bf16 OUT=half TILE_M=2|4 ROWS=2 LANES=32 STAGES=6 ALIGNED=1
+// Variants  TYPE=float|half|bf16 OUT=float TILE_M=1|8 ROWS=4 LANES=32 STAGES=4 ALIGNED=0|1
+// Variants  TYPE=half|bf16 OUT=half|bf16 TILE_M=4 ROWS=1|4 LANES=32 STAGES=4|8 ALIGNED=1
 // Launch    grid (blocks,), any number: groups of LANES threads share out the units of ROWS weight rows
-//           block (threads,), a multiple of LANES, <= 256;  shared 16 * STAGES * ROWS bytes a thread if RING, else 0
+//           block (threads,), a multiple of LANES, <= 128;  shared 16 * STAGES * ROWS bytes a thread if RING, else 0
 // Staging   weights through a ring that each thread owns: it copies 16 bytes ahead by cp.async and reads back only its
 //           own, so no barrier is needed and STAGES - 1 copies stay in flight across row ends. Activations from L1.
 // Aliasing  none.   Determinism  a row's result depends on K and LANES only, not on M, N or the launch.
@@ -47,9 +46,7 @@ struct WeightStream {
         for (int r = 0; r < ROWS; ++r)
             row[r] = weight + static_cast<long long>(min(unit * ROWS + r, N - 1)) * K + lane * WIDTH;
     }
-    TURBO_DEVICE TYPE* at(int stage, int r) const {
-        return slots + (stage * ROWS + r) * static_cast<int>(blockDim.x) * WIDTH;
-    }
+    TURBO_DEVICE TYPE* at(int stage, int r) const { return slots + (stage * ROWS + r) * STRIDE; }
     TURBO_DEVICE void advance() {
         k += STRIDE;
         if (k < K) return;
@@ -94,8 +91,9 @@ TURBO_DEVICE void accumulate(Vec<float, WIDTH>& partial, const Fragment& w, cons
     multiply_add(partial, w, x);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2) gemm_small(OUT* __restrict__ out, const TYPE* __restrict__ x,
-                                                                const TYPE* __restrict__ weight, int M, int N, int K) {
+extern "C" __global__ void __launch_bounds__(128, TILE_M* ROWS > 16 ? 3 : 4)
+    gemm_small(OUT* __restrict__ out, const TYPE* __restrict__ x, const TYPE* __restrict__ weight, int M, int N,
+               int K) {
     TURBO_DYNAMIC_SHARED(TYPE, ring);
     const int lane = static_cast<int>(threadIdx.x) % LANES;
     const int units = (N + ROWS - 1) / ROWS, tiles = (M + TILE_M - 1) / TILE_M;
@@ -106,7 +104,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) gemm_small(OUT* __restrict_
         static_cast<int>(threadIdx.x) / LANES * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
     const int span = LANES == 1 ? (units + groups - 1) / groups : 1;
     const int first = group * span, step = LANES == 1 ? 1 : groups, end = LANES == 1 ? min(units, first + span) : units;
-    WeightStream stream{weight, ring + threadIdx.x * WIDTH, N, K, lane, tiles, end, step, first};
+    TYPE* const slots = ring + (static_cast<int>(threadIdx.x) / LANES * STAGES * ROWS * LANES + lane) * WIDTH;
+    WeightStream stream{weight, slots, N, K, lane, tiles, end, step, first};
     stream.start();
     for (int unit = first; unit < end; unit += step)
         for (int m0 = 0; m0 < M; m0 += TILE_M) {
@@ -114,6 +113,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) gemm_small(OUT* __restrict_
             for (int k = lane * WIDTH; k < K + lane * WIDTH; k += STRIDE) {
                 Fragment w[ROWS];
                 stream.next(w);
+                if (k >= K) continue;
 #pragma unroll
                 for (int m = 0; m < TILE_M; ++m) {
                     const TYPE* x_row = x + static_cast<long long>(min(m0 + m, M - 1)) * K;

@@ -6,12 +6,16 @@ from cupy_turbo.core.protocols import Array
 from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.gemm_arguments import gemm_arguments
 
-_THREADS = 256
+_THREADS = 128
+_STAGES = {1: 8, 2: 6, 4: 4}  # of a thread's ring, by rows of weight: some 112 to 192 bytes in flight
+_RESIDENT = {1: 8, 2: 6, 4: 4}  # blocks that a processor holds, by rows of weight: registers and shared memory
 _LARGEST_TILE = {1: 4, 32: 8}  # rows of x at a time, by lanes; more would not fit the registers
 _HOST_BLOCKS = 8  # for each core: enough to even out, few enough to start quickly
 
 
-def gemm_small(out: Array, x: Array, weight: Array, *, lanes: int | None = None, stream: Stream) -> None:
+def gemm_small(
+    out: Array, x: Array, weight: Array, *, lanes: int | None = None, rows: int | None = None, stream: Stream
+) -> None:
     """Multiply few rows by a transposed weight matrix, reading the weights once for every eight of them.
 
     Parameters
@@ -24,6 +28,9 @@ def gemm_small(out: Array, x: Array, weight: Array, *, lanes: int | None = None,
     lanes : {1, 32}, optional
         Threads that share a row of `weight`. By default what suits the device: a warp on a GPU, 1 on the host, where
         a sum over a warp costs more than a row.
+    rows : {1, 2, 4}, optional
+        Rows of `weight` that those threads handle at a time. By default as many as leave every processor seven units
+        of work: more share what is done to `x`, fewer spread better.
     stream : Stream
         What the launch is queued on.
 
@@ -43,16 +50,16 @@ def gemm_small(out: Array, x: Array, weight: Array, *, lanes: int | None = None,
         return
     if lanes is None:
         lanes = 1 if stream.device.kind == "host" else 32
+    processors = stream.device.num_processors
+    if rows is None:
+        rows = 4 if lanes == 1 or args.n >= 28 * processors else 2 if args.n >= 14 * processors else 1
     tile = min(_LARGEST_TILE[lanes], 1 << (args.m - 1).bit_length())
-    rows = 4 if lanes == 1 else 1 if tile == 1 else 2  # rows of weight that a group of lanes handles at a time
-    stages = 8 if rows == 1 else 6
     units = -(-args.n // rows)
     if lanes == 1:
-        threads, shared, blocks = 1, 0, min(units, _HOST_BLOCKS * stream.device.num_processors)
+        threads, shared, blocks = 1, 0, min(units, _HOST_BLOCKS * processors)
     else:
-        threads, shared = _THREADS, 16 * stages * rows * _THREADS if args.is_aligned else 0
-        resident = 4 if rows == 1 else 3  # blocks that a processor holds, by shared memory
-        blocks = min(-(-units * lanes // threads), resident * stream.device.num_processors)
+        threads, shared = _THREADS, 16 * _STAGES[rows] * rows * _THREADS if args.is_aligned else 0
+        blocks = min(-(-units * lanes // threads), _RESIDENT[rows] * processors)
     kernel = stream.device.kernel(
         "gemm_small",
         TYPE=args.type_name,
@@ -60,7 +67,7 @@ def gemm_small(out: Array, x: Array, weight: Array, *, lanes: int | None = None,
         TILE_M=tile,
         ROWS=rows,
         LANES=lanes,
-        STAGES=stages,
+        STAGES=_STAGES[rows],
         ALIGNED=int(args.is_aligned),
     )
     kernel(blocks, threads, (out, x, weight, args.m, args.n, args.k), shared_bytes=shared, stream=stream)

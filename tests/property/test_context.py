@@ -52,7 +52,7 @@ class Nesting(RuleBasedStateMachine):
 
     device: Device
 
-    @initialize(given=st.lists(st.sets(st.sampled_from(sorted(KINDS))), min_size=1, max_size=4))
+    @initialize(given=st.lists(st.sets(st.sampled_from(sorted(KINDS))), min_size=2, max_size=4))
     def make(self, given: list[set[str]]) -> None:
         makers = {"stream": lambda: Stream.create(device=type(self).device), "allocator": Named, "pinned": Named}
         self.entries = [{kind: makers[kind]() for kind in sorted(kinds)} for kinds in given]

@@ -73,6 +73,7 @@ class OneThread(RuleBasedStateMachine):
         self.aborted += len(self.model)
         self.model.clear()
         self.closed = True
+        assert self.queue.closed
 
     @precondition(lambda self: self.closed)
     @rule()
@@ -150,6 +151,7 @@ class Sleepers(RuleBasedStateMachine):
             self.length = 0
         else:
             self.queue.close()
+        assert self.queue.closed
         self.closed = True
         self.asleep_popping = self.asleep_pushing = 0
         self.settle()

@@ -82,6 +82,16 @@ def test_left_out_of_order_it_is_never_the_stream_that_was_left(following: Follo
         current_stream()
 
 
+def test_left_early_it_is_not_seen_below_one_that_masks_nothing(device: Device) -> None:
+    outer, inner = Context(stream=Stream.create(device=device), allocator=device.allocator), Context()
+    outer.__enter__()
+    with inner:
+        outer.__exit__(None, None, None)
+        for current in (current_stream, current_allocator):
+            with pytest.raises(ValueError, match="on this thread"):
+                current()
+
+
 def test_a_context_that_cannot_be_entered_leaves_nothing_behind(following: Following) -> None:
     context = Context(stream=make_stream(following))
     following.refuses = True

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -65,10 +65,10 @@ def test_abort_hands_back_what_is_inside() -> None:
     queue.push(2)
     assert queue.abort() == [1, 2]
     assert queue.abort() == []
-    queue.close()
     assert queue.closed
+    queue.close()
     with pytest.raises(QueueClosed):
-        queue.pop()
+        queue.pop(timeout=0)
 
 
 def test_abort_after_close_hands_back_the_rest() -> None:
@@ -174,6 +174,15 @@ def interrupt_when(condition: Callable[[], bool]) -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.fixture(params=[True, False], ids=["interrupting", "restarting"])
+def _sigint_mode(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A library may install SIGINT with SA_RESTART, and the kernel then resumes a wait that has no timeout."""
+    signal.siginterrupt(signal.SIGINT, request.param)
+    yield
+    signal.siginterrupt(signal.SIGINT, True)
+
+
+@pytest.mark.usefixtures("_sigint_mode")
 @pytest.mark.parametrize("timeout", [None, 60])
 def test_ctrl_c_interrupts_a_pop_on_the_main_thread(timeout: float | None) -> None:
     assert threading.current_thread() is threading.main_thread()
@@ -186,6 +195,7 @@ def test_ctrl_c_interrupts_a_pop_on_the_main_thread(timeout: float | None) -> No
     assert queue.pop() == 1
 
 
+@pytest.mark.usefixtures("_sigint_mode")
 def test_ctrl_c_interrupts_a_push_on_the_main_thread() -> None:
     queue: Queue[int] = Queue(capacity=1)
     queue.push(1)

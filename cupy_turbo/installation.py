@@ -13,8 +13,8 @@ from cupy_turbo.checkpoint.presets import PRESETS
 from cupy_turbo.core.errors import CupyTurboError
 from cupy_turbo.device import nvrtc, open_device
 from cupy_turbo.device.cache import cache_folder
-from cupy_turbo.device.host import available_cores
 from cupy_turbo.device.host_compiler import compiler_version
+from cupy_turbo.device.machine import available_cores
 from cupy_turbo.models.config import ARCHITECTURES, SUPPORTED_FAMILIES
 
 _GIB = 2**30

@@ -19,9 +19,10 @@ from cupy_turbo.core.shared_handle import handle_of
 from cupy_turbo.device.host_array import HostArray, aligned_memory
 from cupy_turbo.device.host_compiler import load_kernel
 from cupy_turbo.device.host_kernel import HostKernel
-from cupy_turbo.device.host_schedule import Operation, Policy, Schedule, make_policy
+from cupy_turbo.device.host_policies import Policy, make_policy
+from cupy_turbo.device.host_schedule import Operation, Schedule
 from cupy_turbo.device.host_streams import HostCapture, HostEventHandle, HostStreamHandle
-from cupy_turbo.device.memory import free_and_total
+from cupy_turbo.device.machine import available_cores, free_and_total_memory
 from cupy_turbo.device.signature import parse_signature
 from cupy_turbo.device.source import KernelLibrary
 
@@ -197,7 +198,7 @@ class HostDevice:
 
     def memory(self) -> tuple[int, int]:
         """(free, total) bytes of this machine, or of the container's limit."""
-        return free_and_total()
+        return free_and_total_memory()
 
     def statistics(self) -> DeviceStatistics:
         """Count allocations since the device was opened."""
@@ -245,8 +246,3 @@ class _Allocator:
 
     def __init__(self, allocate: Any) -> None:
         self.allocate = allocate
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,58 +1,9 @@
-// host_collectives - meetings of a block or a warp: deposit an operand, and the last to arrive computes for all.
-//
-// A lane that runs ahead may deposit for the next meeting while others have not yet read their result; so results have
-// their own place, and are overwritten only when all have arrived again.
+// host_collectives - barriers, shuffles, votes and reductions.
 #include <type_traits>
 
-#include "host_fibers.h"
+#include "host_meeting.h"
 
 namespace {
-
-enum Collective : unsigned {
-    SYNC_WARP,
-    SHUFFLE_32,
-    SHUFFLE_64,
-    BALLOT,
-    MATCH,
-    LDMATRIX,
-    LDMATRIX_TRANSPOSED,
-    MMA,
-    MMA_BF16,
-    REDUCE,  // + 8 * reduction + type
-};
-
-Thread& self() { return *static_cast<Thread*>(turbo_thread); }
-
-void check_tags(const Warp& warp, unsigned mask, unsigned long long tag) {
-    for (unsigned lane = 0; lane < 32; ++lane)
-        if (mask >> lane & 1 && warp.tags[lane] != tag)
-            turbo_fail("meets other lanes of its warp in a different collective, or with a different mask");
-}
-
-// Wait for the lanes of `mask`; the last one runs `compute(mask)`.
-template <class Compute>
-void meet(Warp& warp, unsigned collective, unsigned mask, Compute compute) {
-    const Thread& thread = self();
-    const unsigned bit = 1u << thread.lane;
-    const unsigned long long tag = static_cast<unsigned long long>(mask) << 32 | collective;
-    if (!(mask & bit)) turbo_fail("calls a warp collective with a mask that leaves it out");
-    if (!warp.waiting) {
-        warp.tag = tag;
-        warp.is_mixed = false;
-    } else if (warp.tag != tag) warp.is_mixed = true;
-    warp.tags[thread.lane] = tag;
-    warp.waiting |= bit;
-    mask &= warp.lanes;
-    if ((warp.waiting & mask) != mask) return machine->suspend();
-    if (warp.is_mixed) check_tags(warp, mask, tag);
-    compute(mask);
-    warp.waiting &= ~mask;
-    machine->release(warp, mask & ~bit);
-}
-
-void require_whole_warp(const Warp& warp) {
-    if (warp.lanes != ALL_LANES) turbo_fail("calls a whole-warp operation in a warp of fewer than 32 threads");
-}
 
 // Poison for a source that takes no part, as a GPU leaves it undefined.
 template <class T>
@@ -134,18 +85,6 @@ Bits reduce_warp(Warp& warp, Bits (&operand)[32], Bits (&result)[32], TurboReduc
     return result[lane];
 }
 
-// The last thread to arrive runs `compute` and goes on; the others are woken.
-template <class Compute>
-void meet_block(unsigned kind, Compute compute) {
-    Barrier& barrier = machine->barrier;
-    if (barrier.arrived == 0) barrier.kind = kind;
-    else if (barrier.kind != kind) turbo_fail("reaches a barrier while other threads wait at one of another kind");
-    if (++barrier.arrived < machine->num_threads) return machine->suspend();
-    barrier.arrived = 0;
-    compute();
-    machine->release_all_but(self());
-}
-
 template <class Bits>
 Bits reduce_block(Bits (&operand)[MAX_THREADS], TurboReduction reduction, TurboNumber type, Bits bits) {
     Machine& own = *machine;
@@ -156,25 +95,7 @@ Bits reduce_block(Bits (&operand)[MAX_THREADS], TurboReduction reduction, TurboN
     return static_cast<Bits>(own.barrier.reduced);
 }
 
-void load_matrices(Warp& warp, unsigned count, bool transposed) {
-    for (unsigned i = 0; i < count; ++i)
-        for (unsigned row = 0; row < 8; ++row) {
-            const void* source = warp.row[8 * i + row];
-            if (!transposed) {
-                memcpy(&warp.result[i][4 * row], source, 16);
-                continue;
-            }
-            unsigned short elements[8];
-            memcpy(elements, source, 16);
-            // Element (row, g) goes to lane 4 g + row / 2, half row % 2.
-            for (unsigned g = 0; g < 8; ++g)
-                memcpy(reinterpret_cast<char*>(&warp.result[i][4 * g + row / 2]) + row % 2 * 2, &elements[g], 2);
-        }
-}
-
 }  // namespace
-
-#include "host_mma.h"
 
 extern "C" {
 
@@ -241,54 +162,6 @@ unsigned turbo_match(unsigned mask, unsigned long long value) {
         }
     });
     return warp.result[0][lane];
-}
-
-void turbo_ldmatrix(unsigned* registers, const void* row, int count, bool transposed) {
-    Warp& warp = *self().warp;
-    const unsigned lane = self().lane, matrices = static_cast<unsigned>(count);
-    require_whole_warp(warp);
-    if (lane < 8 * matrices) {
-        if (reinterpret_cast<uintptr_t>(row) % 16) turbo_fail("gives ldmatrix a row that is not 16-byte aligned");
-        if (!machine->is_shared(row, 16)) turbo_fail("gives ldmatrix a row outside the block's shared memory");
-    }
-    warp.row[lane] = row;
-    meet(warp, (transposed ? LDMATRIX_TRANSPOSED : LDMATRIX) + (matrices << 8), ALL_LANES,
-         [&](unsigned) { load_matrices(warp, matrices, transposed); });
-    for (unsigned i = 0; i < matrices; ++i) registers[i] = warp.result[i][lane];
-}
-
-void turbo_mma(float* d, const unsigned* a, const unsigned* b, bool is_bf16) {
-    Warp& warp = *self().warp;
-    const unsigned lane = self().lane;
-    require_whole_warp(warp);
-    for (int i = 0; i < 4; ++i) warp.operand[i][lane] = a[i];
-    for (int i = 0; i < 2; ++i) warp.operand[4 + i][lane] = b[i];
-    for (int i = 0; i < 4; ++i) warp.operand[6 + i][lane] = turbo_bit_cast<unsigned>(d[i]);
-    meet(warp, is_bf16 ? MMA_BF16 : MMA, ALL_LANES, [&](unsigned) {
-        if (is_bf16) multiply<bf16>(warp);
-        else multiply<half>(warp);
-    });
-    for (int i = 0; i < 4; ++i) d[i] = turbo_bit_cast<float>(warp.result[i][lane]);
-}
-
-void turbo_cp_async(void* shared, const void* global, bool valid) {
-    if ((reinterpret_cast<uintptr_t>(shared) | (valid ? reinterpret_cast<uintptr_t>(global) : 0)) % 16)
-        turbo_fail("gives cp_async_16 an address that is not 16-byte aligned");
-    if (!machine->is_shared(shared, 16))
-        turbo_fail("gives cp_async_16 a destination outside the block's shared memory");
-    PendingCopies& pending = machine->copies();
-    if (pending.last - pending.first == PendingCopies::CAPACITY) pending.run_oldest();
-    pending.copies[pending.last++ % PendingCopies::CAPACITY] = {shared, valid ? global : nullptr, pending.group};
-}
-void turbo_cp_async_commit() { ++machine->copies().group; }
-void turbo_cp_async_wait(int allowed) {
-    PendingCopies& pending = machine->copies();
-    // Unsigned distance, because group numbers may wrap.
-    while (pending.first != pending.last) {
-        const unsigned age = pending.group - pending.copies[pending.first % PendingCopies::CAPACITY].group;
-        if (age <= static_cast<unsigned>(allowed)) break;
-        pending.run_oldest();
-    }
 }
 
 }  // extern "C"

@@ -32,8 +32,8 @@ MAX_FRAME_BYTES = 32 << 10
 MAX_STATIC_SHARED_BYTES = 48 << 10
 """Of one block, in `__shared__` variables: what CUDA's compiler allows on any GPU."""
 
-_RUNTIME_FILES = ("host_runtime.cpp", "host_fibers.cpp", "host_collectives.cpp")
-_RUNTIME_HEADERS = ("host_fibers.h", "host_mma.h")
+_RUNTIME_FILES = ("host_runtime.cpp", "host_fibers.cpp", "host_collectives.cpp", "host_matrix.cpp")
+_RUNTIME_HEADERS = ("host_fibers.h", "host_meeting.h")
 
 
 @functools.cache

@@ -207,7 +207,9 @@ void Machine::report(uint3 thread, const char* reason) {
 
 void Machine::fail(const Thread& culprit, const char* reason) {
     report(culprit.index, reason);
-    turbo_resume(home);  // the block's fibers are abandoned where they stand
+    // The block's fibers are abandoned where they stand, and with them what they had begun to copy.
+    for (unsigned i = 0; pending && i < num_threads; ++i) pending[i].first = pending[i].last;
+    turbo_resume(home);
 }
 
 // Nobody can run and somebody waits: name the first that does, and what it waits for.

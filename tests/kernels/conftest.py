@@ -11,6 +11,7 @@ import pytest
 
 from cupy_turbo.core.protocols import Device
 from cupy_turbo.core.stream import Stream
+from tests.kernels.probe import PROBES, Run, launch
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +70,18 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     if module_path.name.startswith("test_cuda_") and parent.config.getoption("--device") != "cuda":
         return _NeedsGpu.from_parent(parent, path=module_path)
     return None
+
+
+@pytest.fixture(scope="module")
+def run_probe(device_kind: str) -> Iterator[Run]:
+    """Run a kernel of `probes/`: name, grid, block and arguments; see `probe.launch`."""
+    from cupy_turbo.device import open_device
+
+    opened = open_device(device_kind, kernel_folders=[PROBES])
+    yield lambda *args, **keywords: launch(opened, *args, **keywords)
+    opened.close()
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)

@@ -1,4 +1,4 @@
-"""How much memory this process may still take, without psutil."""
+"""What this process may take of the machine: cores and memory, without psutil."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from pathlib import Path
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-def free_and_total() -> tuple[int, int]:
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def free_and_total_memory() -> tuple[int, int]:
     """Return (free, total) bytes: of the machine, or of the control group's limit if that is smaller."""
     free, total = _machine()
     limit, used = _read_number(_CGROUP / "memory.max"), _read_number(_CGROUP / "memory.current")

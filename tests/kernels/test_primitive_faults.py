@@ -17,7 +17,7 @@ def _host_only(device_kind: str) -> None:
 
 
 FAULTS = {
-    0: (40, "at a barrier that not all its threads reach"),
+    0: (64, "at a barrier that not all its threads reach"),
     1: (32, "in a warp collective that not all its threads reach"),
     2: (32, "barrier while other threads wait at one of another kind"),
     3: (32, "in a different collective"),
@@ -27,13 +27,13 @@ FAULTS = {
     7: (32, "outside the block's shared memory"),
     8: (64, "in a warp collective that not all its threads reach"),
     9: (48, "whole warps"),
+    10: (32, "at a barrier that not all its threads reach"),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_mistake_ends_the_launch_and_names_its_place(run_probe: Run, fault: int) -> None:
     threads, reason = FAULTS[fault]
-    threads = max(threads, 64) if fault == 0 else threads
     with pytest.raises(KernelError, match=f"^faults: thread .* of block .*{reason}") as caught:
         run_probe("faults", 8, threads, Out(8), np.zeros(64, np.float32), 5, shared_bytes=256, FAULT=fault)
     assert caught.value.kernel == "faults"

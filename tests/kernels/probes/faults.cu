@@ -11,6 +11,7 @@
 #define COPY_OUT_OF_SHARED 7
 #define WAITS_IN_TWO_PLACES 8
 #define RAGGED_BLOCK_SUM 9
+#define COPIES_BEFORE_FAILURE 10
 
 extern "C" __global__ void faults(float* out, const float* in, int bad_block) {
     TURBO_DYNAMIC_SHARED(float, shared);
@@ -40,9 +41,17 @@ extern "C" __global__ void faults(float* out, const float* in, int bad_block) {
         if (thread == 0) __syncwarp(0xffffffffu);
 #elif FAULT == RAGGED_BLOCK_SUM
         shared[0] = block_sum(1.0f, shared);
+#elif FAULT == COPIES_BEFORE_FAILURE
+        cp_async_16(shared, in);
+        cp_async_commit();
+        if (thread == 5) return;
 #endif
     }
     __syncthreads();
+#if FAULT == COPIES_BEFORE_FAILURE
+    cp_async_wait<0>();  // in a launch without a bad block there is nothing to wait for
+    if (shared[0] == shared[0]) return;
+#endif
     out[blockIdx.x] = 1.0f;
 }
 TURBO_EXPORT(faults)

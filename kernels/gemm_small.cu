@@ -15,9 +15,10 @@
 #include "turbo.cuh"
 
 constexpr bool RING = LANES == 32 && ALIGNED != 0;
-constexpr int WIDTH = VEC<TYPE>;                // elements of one load
-constexpr int STRIDE = WIDTH * LANES;           // elements of one load of the whole group
-constexpr int CHAINS = LANES == 1 ? WIDTH : 1;  // partial sums of one result: a CPU wants a vector of them
+constexpr int RESIDENT = TILE_M * ROWS > 16 ? 3 : 4;  // blocks of a processor that registers allow
+constexpr int WIDTH = VEC<TYPE>;                      // elements of one load
+constexpr int STRIDE = WIDTH * LANES;                 // elements of one load of the whole group
+constexpr int CHAINS = LANES == 1 ? WIDTH : 1;        // partial sums of one result: a CPU wants a vector of them
 
 using Fragment = Vec<TYPE, WIDTH>;
 
@@ -91,7 +92,7 @@ TURBO_DEVICE void accumulate(Vec<float, WIDTH>& partial, const Fragment& w, cons
     multiply_add(partial, w, x);
 }
 
-extern "C" __global__ void __launch_bounds__(128, TILE_M* ROWS > 16 ? 3 : 4)
+extern "C" __global__ void __launch_bounds__(128, RESIDENT)
     gemm_small(OUT* __restrict__ out, const TYPE* __restrict__ x, const TYPE* __restrict__ weight, int M, int N,
                int K) {
     TURBO_DYNAMIC_SHARED(TYPE, ring);

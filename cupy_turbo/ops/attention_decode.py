@@ -102,16 +102,26 @@ def attention_decode(
     chunks = args.head_dim * out.dtype.itemsize // 16
     if lanes is None:
         lanes = 1 if stream.device.kind == "host" else min(32, power_of_two(chunks))
+    own = -(-chunks // lanes)  # 16-byte chunks of a token that one lane holds
     ratio = num_heads // args.num_kv_heads
-    heads = min(ratio, _MAX_HEADS if lanes == 1 else _MAX_HEADS // -(-chunks // lanes))
+    heads = min(ratio, _MAX_HEADS if lanes == 1 else _MAX_HEADS // own)
+    keys, stages = (4, 3) if heads * own <= 4 else (2, 4)  # of a step, while registers last; steps in the ring
     threads = 1 if lanes == 1 else _THREADS
-    grid = (num_splits, args.num_kv_heads * -(-ratio // heads), num_rows)
+    ring = 0 if lanes == 1 else stages * keys * own * 2 * 16 * threads
     kernel = stream.device.kernel(
-        name, TYPE=args.type_name, HEAD_DIM=args.head_dim, BLOCK_SIZE=args.block_size, HEADS=heads, LANES=lanes
+        name,
+        TYPE=args.type_name,
+        HEAD_DIM=args.head_dim,
+        BLOCK_SIZE=args.block_size,
+        HEADS=heads,
+        LANES=lanes,
+        KEYS=keys,
+        STAGES=stages,
     )
     arrays = (partial, qkv, k_cache, v_cache, block_table, perm, finished, context_len)
     sizes = (num_heads, args.num_kv_heads, args.max_blocks, scale)
-    shared = threads // lanes * heads * (args.head_dim + 2) * 4
+    grid = (num_splits, args.num_kv_heads * -(-ratio // heads), num_rows)
+    shared = max(ring, threads // lanes * heads * (args.head_dim + 2) * 4)
     kernel(grid, threads, (*arrays, *sizes), shared_bytes=shared, stream=stream)
     attention_combine(
         out[:num_rows],

@@ -158,6 +158,14 @@ def test_large_scores_do_not_overflow(device: Device, stream: Stream) -> None:
         assert_close(run(device, stream, case, variant, num_splits=2), expect(case), tolerance=1e-2)
 
 
+def test_very_negative_scores_keep_their_weights(device: Device, stream: Stream) -> None:
+    for variant in ALIKE:
+        case = example(variant, [75, 3])
+        queries = -40 * np.abs(case.qkv.astype(np.float32))
+        case = replace(case, qkv=queries.astype(case.qkv.dtype), k_cache=np.abs(case.k_cache))
+        assert_close(run(device, stream, case, variant, num_splits=2), expect(case), tolerance=1e-2)
+
+
 def test_no_rows_launch_nothing(device: Device, stream: Stream) -> None:
     case = example(ALIKE[0], [5])
     assert np.isnan(run(device, stream, case, ALIKE[0], num_splits=1, num_rows=0)).all()

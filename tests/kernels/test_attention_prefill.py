@@ -190,6 +190,14 @@ def test_large_scores_do_not_overflow(device: Device, stream: Stream, variant: V
     assert_close(run(device, stream, case, variant[3]), expect(case)[0], tolerance=1e-2)
 
 
+@pytest.mark.parametrize("variant", ALIKE, ids=lambda variant: variant[3])
+def test_very_negative_scores_keep_their_weights(device: Device, stream: Stream, variant: Variant) -> None:
+    case = example(variant, [(7, 75)])
+    queries = -40 * np.abs(case.qkv.astype(np.float32))
+    case = replace(case, qkv=queries.astype(case.qkv.dtype), k_cache=np.abs(case.k_cache))
+    assert_close(run(device, stream, case, variant[3]), expect(case)[0], tolerance=1e-2)
+
+
 def test_nothing_to_do_launches_nothing(device: Device, stream: Stream) -> None:
     for variant in ALIKE:
         case = example(variant, [(4, 4)])

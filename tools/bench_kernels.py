@@ -176,7 +176,7 @@ def bench_gemm(bench: Bench, name: str, m: int, n: int, k: int, *, sweep: bool) 
     num_bytes = weight_bytes + m * k * bench.dtype.itemsize + m * n * out_dtype.itemsize
     candidates: dict[str, Callable[..., None]] = {"": gemm}
     if sweep and m <= 16:
-        candidates["small"] = gemm_small
+        candidates |= {f"small rows={rows}": partial(gemm_small, rows=rows) for rows in (1, 2, 4)}
     if sweep and bench.dtype != float32:
         fitting = [tile for tile in TILES if tile.shared_bytes <= shared_limit(bench.device) and m > tile.rows // 4]
         candidates |= {tile.define: partial(gemm_large, tile=tile) for tile in fitting}

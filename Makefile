@@ -2,10 +2,11 @@
 #   PYTHON=/path/to/python3   CXX=/path/to/compiler   DEVICE=auto|host|cuda (of demo)   PYTEST_ARGS='-k queue'
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint format gpu-test bench clean venv venv-test venv-lint
+.PHONY: help demo test proof lint format gpu-test gpu-sanitize bench clean venv venv-test venv-lint
 
 DEVICE ?= auto
 PYTEST_ARGS ?=
+EXAMPLES ?= 100
 BENCH_ARGS ?=
 VENV := .venv
 TEST_VENV := .venv-test
@@ -23,6 +24,14 @@ test: venv-test ## run every test that needs no GPU; NVRTC compiles every kernel
 gpu-test: ## the kernel, property and end-to-end tests on the GPU
 	@sh tools/setup_venv.sh $(TEST_VENV) gpu cuda12 gguf test
 	PYTHON=$(TEST_VENV)/bin/python sh tools/gpu_tests.sh $(PYTEST_ARGS)
+
+gpu-sanitize: ## the kernel tests on the GPU under compute-sanitizer: memcheck, racecheck, synccheck, initcheck
+	@sh tools/setup_venv.sh $(TEST_VENV) gpu cuda12 gguf test
+	for tool in memcheck racecheck synccheck initcheck; do \
+	    SANITIZER=$$tool PYTHON=$(TEST_VENV)/bin/python sh tools/gpu_tests.sh $(PYTEST_ARGS) || exit 1; done
+
+proof: venv-test ## the property tests with a hundred times the examples: takes hours
+	CUPY_TURBO_EXAMPLES=$(EXAMPLES) $(TEST_VENV)/bin/python -m pytest tests/property tests/kernels --timeout 0 $(PYTEST_ARGS)
 
 lint: venv-lint ## ruff, mypy (strict) and clang-format; changes nothing
 	$(TEST_VENV)/bin/ruff check .

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cupy_turbo import LLM, SamplingParams
+from cupy_turbo.testing.examples import examples
 
 OPTIONS = {"dtype": "float32", "max_model_len": 96, "block_size": 16}
 
@@ -54,7 +55,7 @@ def answers(llm: LLM, batch: list[tuple[list[int], SamplingParams]]) -> list[tup
 
 
 @settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 @given(batch=st.lists(requests(), min_size=2, max_size=10))
 def test_a_crowd_changes_nothing(synchronous, lookahead, crowded, batch):

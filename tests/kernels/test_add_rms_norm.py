@@ -13,11 +13,12 @@ from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.add_rms_norm import add_rms_norm
 from cupy_turbo.testing import reference
 from cupy_turbo.testing.arrays import Guarded, assert_close
+from cupy_turbo.testing.examples import examples
 
 EPS = 1e-6
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     dtype=st.sampled_from(FLOAT_TYPES),
     tokens=st.integers(0, 7),

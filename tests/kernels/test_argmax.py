@@ -13,6 +13,7 @@ from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.argmax import argmax
 from cupy_turbo.testing import reference_sampling as reference
 from cupy_turbo.testing.arrays import Guarded
+from cupy_turbo.testing.examples import examples
 
 
 def run(
@@ -28,7 +29,7 @@ def run(
     return actual
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     rows=st.integers(0, 6),
     vocab=st.integers(1, 300) | st.sampled_from([1024, 8191]),

@@ -15,9 +15,10 @@ from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.attention_combine import attention_combine
 from cupy_turbo.ops.attention_decode import attention_decode_scratch
 from cupy_turbo.testing.arrays import Guarded, assert_close
+from cupy_turbo.testing.examples import examples
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     dtype=st.sampled_from(FLOAT_TYPES),
     head_dim=st.sampled_from([40, 256]),

@@ -16,6 +16,7 @@ from cupy_turbo.ops.attention_decode import attention_decode, attention_decode_s
 from cupy_turbo.ops.attention_prefill import attention_prefill
 from cupy_turbo.testing import reference_attention
 from cupy_turbo.testing.arrays import Guarded, assert_close
+from cupy_turbo.testing.examples import examples
 from cupy_turbo.testing.paged_case import PagedCase, draw_paged_case
 
 # Element type, head size, block size, query heads a KV head, lanes a token.
@@ -79,7 +80,7 @@ def example(variant: Variant, contexts: list[int], *, kv_heads: int = 1, masked:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     variant=st.sampled_from(VARIANTS),
     kv_heads=st.sampled_from([1, 2]),

@@ -16,6 +16,7 @@ from cupy_turbo.ops.attention_prefill import attention_prefill
 from cupy_turbo.ops.attention_prefill_simt import attention_prefill_simt
 from cupy_turbo.testing import reference_attention
 from cupy_turbo.testing.arrays import Guarded, assert_close
+from cupy_turbo.testing.examples import examples
 from cupy_turbo.testing.paged_case import PagedCase, draw_paged_case
 
 # Element type, head size, block size, and the kernel: "mma" on tensor cores, or so many lanes a query.
@@ -85,7 +86,7 @@ def row_lengths(draw: st.DrawFn) -> tuple[int, int]:
     return length, length + draw(st.sampled_from([0, 0, 1, 17, 64, 127]))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     variant=st.sampled_from(VARIANTS),
     heads=st.sampled_from([(1, 1), (1, 3), (2, 2), (1, 8)]),

@@ -12,9 +12,10 @@ from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.block_table_update import block_table_update
 from cupy_turbo.testing import reference
 from cupy_turbo.testing.arrays import Guarded
+from cupy_turbo.testing.examples import examples
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     num_slots=st.integers(1, 20),
     max_blocks=st.integers(1, 30),

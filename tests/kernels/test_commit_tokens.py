@@ -12,6 +12,7 @@ from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.commit_tokens import commit_tokens
 from cupy_turbo.testing import reference_sampling as reference
 from cupy_turbo.testing.arrays import Guarded
+from cupy_turbo.testing.examples import examples
 
 
 def run(device: Device, stream: Stream, rows: list[np.ndarray], state: list[np.ndarray]) -> list[list[int]]:
@@ -26,7 +27,7 @@ def run(device: Device, stream: Stream, rows: list[np.ndarray], state: list[np.n
     return actual
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(num_rows=st.integers(0, 70), seed=st.integers(0, 2**32 - 1))
 def test_matches_the_oracle(device: Device, stream: Stream, num_rows: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

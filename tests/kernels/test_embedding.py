@@ -13,6 +13,7 @@ from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.embedding import embedding
 from cupy_turbo.testing import reference
 from cupy_turbo.testing.arrays import Guarded
+from cupy_turbo.testing.examples import examples
 
 
 def run(device: Device, stream: Stream, table: np.ndarray, ids: np.ndarray, last: np.ndarray) -> np.ndarray:
@@ -21,7 +22,7 @@ def run(device: Device, stream: Stream, table: np.ndarray, ids: np.ndarray, last
     return out.fetch()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     dtype=st.sampled_from(FLOAT_TYPES),
     tokens=st.integers(0, 9),

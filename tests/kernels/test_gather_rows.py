@@ -12,9 +12,10 @@ from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.gather_rows import gather_rows
 from cupy_turbo.testing import reference
 from cupy_turbo.testing.arrays import Guarded
+from cupy_turbo.testing.examples import examples
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     dtype=st.sampled_from(FLOAT_TYPES),
     count=st.integers(1, 20),

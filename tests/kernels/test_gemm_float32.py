@@ -12,6 +12,7 @@ from cupy_turbo.core.protocols import Device
 from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.gemm_float32 import gemm_float32
 from cupy_turbo.testing.arrays import Guarded, assert_close
+from cupy_turbo.testing.examples import examples
 from cupy_turbo.testing.reference_gemm import gemm
 
 
@@ -23,7 +24,7 @@ def run(device: Device, stream: Stream, x: np.ndarray, weight: np.ndarray) -> np
     return out.fetch()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(m=st.integers(0, 140), n=st.integers(0, 140), k=st.integers(0, 70), seed=st.integers(0, 2**32 - 1))
 def test_matches_the_oracle(device: Device, stream: Stream, m: int, n: int, k: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

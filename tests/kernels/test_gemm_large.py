@@ -12,6 +12,7 @@ from cupy_turbo.core.protocols import Device
 from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.gemm_large import TILES, Tile, choose_tile, gemm_large
 from cupy_turbo.testing.arrays import Guarded, assert_close
+from cupy_turbo.testing.examples import examples
 from cupy_turbo.testing.reference_gemm import gemm
 
 SMALL_TILE = TILES[-1]
@@ -43,7 +44,7 @@ def test_every_tile_matches_the_oracle(device: Device, stream: Stream, tile: Til
     assert_close(run(device, stream, x, weight, bfloat16, tile), gemm(x, weight))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     types=st.sampled_from([(float16, float32), (bfloat16, bfloat16)]),
     m=st.integers(0, 50),

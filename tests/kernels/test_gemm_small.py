@@ -12,6 +12,7 @@ from cupy_turbo.core.protocols import Device
 from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.gemm_small import gemm_small
 from cupy_turbo.testing.arrays import Guarded, assert_close
+from cupy_turbo.testing.examples import examples
 from cupy_turbo.testing.reference_gemm import gemm
 
 TYPES = [(float32, float32), (bfloat16, bfloat16), (float16, float32)]  # of the operands, of the result
@@ -31,7 +32,7 @@ def run(device: Device, stream: Stream, x: np.ndarray, weight: np.ndarray, out_d
     return out.fetch()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     types=st.sampled_from(TYPES),
     lanes=st.sampled_from(LANES),
@@ -47,7 +48,7 @@ def test_matches_the_oracle(
     assert_close(run(device, stream, x, weight, types[1], lanes), gemm(x, weight))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     dtype=st.sampled_from([float32, bfloat16]),
     lanes=st.sampled_from(LANES),

@@ -13,6 +13,7 @@ from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.random_normal import random_normal
 from cupy_turbo.testing import reference_sampling as reference
 from cupy_turbo.testing.arrays import Guarded, assert_close
+from cupy_turbo.testing.examples import examples
 
 
 def run(device: Device, stream: Stream, size: int, dtype: DType, std: float, seed: int) -> np.ndarray:
@@ -21,7 +22,7 @@ def run(device: Device, stream: Stream, size: int, dtype: DType, std: float, see
     return out.fetch()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     dtype=st.sampled_from(FLOAT_TYPES),
     size=st.integers(0, 600),

@@ -13,6 +13,7 @@ from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.rms_norm import rms_norm
 from cupy_turbo.testing import reference
 from cupy_turbo.testing.arrays import Guarded, assert_close
+from cupy_turbo.testing.examples import examples
 
 EPS = 1e-5
 
@@ -23,7 +24,7 @@ def draw(dtype: DType, tokens: int, hidden: int, seed: int) -> tuple[np.ndarray,
     return x.astype(dtype), rng.normal(size=hidden).astype(dtype)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     dtype=st.sampled_from(FLOAT_TYPES),
     tokens=st.integers(0, 7),

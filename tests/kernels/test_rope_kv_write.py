@@ -15,6 +15,7 @@ from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.rope_kv_write import rope_kv_write
 from cupy_turbo.testing import reference
 from cupy_turbo.testing.arrays import Guarded, assert_close
+from cupy_turbo.testing.examples import examples
 
 
 @dataclass
@@ -78,7 +79,7 @@ def compare(case: Case, results: tuple[np.ndarray, np.ndarray, np.ndarray]) -> N
 
 
 @pytest.mark.parametrize("head_dim", [2, 32, 34, 48, 64, 80, 96, 100, 128, 256])
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     dtype=st.sampled_from(FLOAT_TYPES),
     tokens=st.integers(0, 9),

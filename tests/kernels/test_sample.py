@@ -15,6 +15,7 @@ from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.sample import sample
 from cupy_turbo.testing import reference_sampling as reference
 from cupy_turbo.testing.arrays import Guarded
+from cupy_turbo.testing.examples import examples
 
 OFF = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
 
@@ -135,7 +136,7 @@ def test_plus_infinity_takes_everything(device: Device, stream: Stream) -> None:
     assert support(device, stream, [0.0, np.inf, 5.0, np.inf], top_p=0.9, top_k=3) == {1, 3}
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(vocab=st.integers(1, 300), rows=st.integers(0, 5), seed=st.integers(0, 2**32 - 1), data=st.data())
 def test_every_draw_is_the_oracles(
     device: Device, stream: Stream, vocab: int, rows: int, seed: int, data: st.DataObject

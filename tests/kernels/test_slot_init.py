@@ -11,6 +11,7 @@ from cupy_turbo.core.stream import Stream
 from cupy_turbo.ops.slot_init import slot_init
 from cupy_turbo.testing import reference
 from cupy_turbo.testing.arrays import Guarded
+from cupy_turbo.testing.examples import examples
 
 STOP_IDS = 32
 
@@ -27,7 +28,7 @@ def draw_fields(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
     }
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(entries=st.integers(0, 9), num_slots=st.integers(9, 12), seed=st.integers(0, 2**32 - 1))
 def test_entries_reach_their_slots_and_nothing_else_changes(
     device: Device, stream: Stream, entries: int, num_slots: int, seed: int

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 from cupy_turbo.core.context import Context, current_allocator, current_pinned_allocator, current_stream
 from cupy_turbo.core.protocols import Device
 from cupy_turbo.core.stream import Stream
+from cupy_turbo.testing.examples import examples
 from tests.property.threads import Caller
 
 KINDS: dict[str, Callable[[], Any]] = {
@@ -107,7 +108,7 @@ class Nesting(RuleBasedStateMachine):
 
 def test_every_nesting(device: Device) -> None:
     machine = type("Nesting", (Nesting,), {"device": device})
-    run_state_machine_as_test(machine, settings=settings(max_examples=80, stateful_step_count=30))
+    run_state_machine_as_test(machine, settings=settings(max_examples=examples(80), stateful_step_count=30))
 
 
 def test_one_context_on_two_threads(device: Device) -> None:

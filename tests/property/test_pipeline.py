@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cupy_turbo.core.protocols import Array, Device
 from cupy_turbo.core.queue import Queue
 from cupy_turbo.core.stream import Event, Stream
+from cupy_turbo.testing.examples import examples
 from tests.property.threads import Caller
 
 
@@ -27,7 +28,7 @@ class Phase:
     expected: int | None = None
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     num_phases=st.integers(1, 3),
     num_steps=st.integers(0, 25),

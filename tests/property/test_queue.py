@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 
 from cupy_turbo.core.errors import QueueClosed, QueueEmpty, QueueFull
 from cupy_turbo.core.queue import Queue
+from cupy_turbo.testing.examples import examples
 from tests.property.threads import Caller, wait_until
 
 capacities = st.one_of(st.none(), st.integers(1, 3))
@@ -171,12 +172,12 @@ class Sleepers(RuleBasedStateMachine):
         assert sorted(taken + refused) == list(range(self.next_item))
 
 
-@pytest.mark.parametrize(("machine", "examples"), [(OneThread, 150), (Sleepers, 60)])
-def test_every_order_of_calls(machine: type[RuleBasedStateMachine], examples: int) -> None:
-    run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=30))
+@pytest.mark.parametrize(("machine", "count"), [(OneThread, 150), (Sleepers, 60)])
+def test_every_order_of_calls(machine: type[RuleBasedStateMachine], count: int) -> None:
+    run_state_machine_as_test(machine, settings=settings(max_examples=examples(count), stateful_step_count=30))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     producers=st.lists(st.integers(0, 60), min_size=1, max_size=4),
     num_consumers=st.integers(1, 4),

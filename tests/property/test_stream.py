@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from cupy_turbo.core.protocols import Device
+from cupy_turbo.testing.examples import examples
 from tests.property.device_program import (
     NUM_BUFFERS,
     NUM_DEVICE_BUFFERS,
@@ -140,4 +141,4 @@ def test_race_free_programs(policy: str, device_kind: str, open_test_device: Cal
         pytest.skip("a GPU has a policy of its own: one run of this test is enough")
     members = {"open_test_device": staticmethod(open_test_device), "policy": policy}
     machine = type("RaceFreePrograms", (RaceFreePrograms,), members)
-    run_state_machine_as_test(machine, settings=settings(max_examples=80, stateful_step_count=40))
+    run_state_machine_as_test(machine, settings=settings(max_examples=examples(80), stateful_step_count=40))

@@ -85,7 +85,7 @@ def test_lengths_of_text_are_bounded_by_the_file(tmp_path: Path, length: int) ->
     filler = b"\0" * 16
     refused(tmp_path, header(entries=1) + text(b"k", length) + filler[:2] + struct.pack("<Q", 0), f"{length} bytes")
     value = text(b"key") + struct.pack("<I", 8) + text(b"", length)
-    refused(tmp_path, header(entries=1) + value, f"key of {length} bytes")
+    refused(tmp_path, header(entries=1) + value, f"value of 'key' of {length} bytes")
     refused(tmp_path, header(tensors=1) + text(b"", length) + filler, f"tensor name of {length} bytes")
 
 
@@ -109,7 +109,7 @@ def test_names_that_are_no_text_and_names_twice_are_refused(tmp_path: Path) -> N
     entry = text(b"key") + struct.pack("<IB", 0, 7)
     refused(tmp_path, header(entries=2) + entry * 2, "'key' twice")
     refused(tmp_path, header(tensors=2) + tensor() * 2 + b"\0" * 512, "'t' twice")
-    refused(tmp_path, header(entries=1) + entry.replace(b"key", b"\xff\xfe\xfd"), "utf-8")
+    refused(tmp_path, header(entries=1) + entry.replace(b"key", b"\xff\xfe\xfd"), "a metadata key that is not UTF-8")
 
 
 @pytest.mark.parametrize("num_dims", [0, 5, 10**6, 2**32 - 1])

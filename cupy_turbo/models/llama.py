@@ -112,7 +112,7 @@ class Llama:
                 space.attention_partial,
                 num_heads=config.num_heads,
                 num_rows=decode_rows,
-                num_splits=decode_splits(decode_rows),
+                num_splits=decode_splits(decode_rows, config.num_kv_heads),
                 scale=scale,
                 stream=stream,
             )

@@ -10,11 +10,9 @@ from cupy_turbo.models.step import StepLimits
 from cupy_turbo.ops.attention_decode import attention_decode_scratch
 
 
-def decode_splits(num_rows: int) -> int:
-    """KV splits of decode attention for `num_rows` sequences: more rows need fewer to fill the processors."""
-    if num_rows <= 16:
-        return 32
-    return 16 if num_rows <= 64 else 8
+def decode_splits(num_rows: int, num_kv_heads: int) -> int:
+    """KV splits of decode attention: enough blocks to fill a GPU, and no more, since each writes a partial result."""
+    return max(1, min(32, 1024 // (num_rows * num_kv_heads)))
 
 
 class Workspace:
@@ -56,7 +54,9 @@ class Workspace:
         self.logits = take(rows, config.vocab_size, float32)
         self.sampled = device.empty((rows,), np.dtype(np.int32))
         scratch = max(
-            attention_decode_scratch(count, config.num_heads, config.head_dim, decode_splits(count))
-            for count in {rows, min(rows, 64), min(rows, 16)}
+            attention_decode_scratch(
+                count, config.num_heads, config.head_dim, decode_splits(count, config.num_kv_heads)
+            )
+            for count in range(1, rows + 1)
         )
         self.attention_partial = device.empty((scratch,), float32)

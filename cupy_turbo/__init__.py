@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cupy_turbo.core.queue import Queue
     from cupy_turbo.core.stream import Event, Stream
     from cupy_turbo.device import open_device
+    from cupy_turbo.device.sanitize import sanitize
     from cupy_turbo.engine.batch import BatchData
     from cupy_turbo.engine.model_executor import ModelExecutor
 
@@ -25,6 +26,7 @@ _HOMES = {
     "CompletionOutput": "api.outputs",
     "StreamDelta": "api.outputs",
     "open_device": "device",
+    "sanitize": "device.sanitize",
     "Stream": "core.stream",
     "Event": "core.stream",
     "Context": "core.context",
@@ -46,6 +48,7 @@ __all__ = [
     "Stream",
     "StreamDelta",
     "open_device",
+    "sanitize",
 ]
 
 

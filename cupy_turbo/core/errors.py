@@ -79,6 +79,42 @@ class DeviceLostError(DeviceError):
     """
 
 
+class SanitizerError(DeviceError):
+    """The stream sanitizer found a use of the device that goes well by luck only; nothing was queued for it.
+
+    Examples
+    --------
+    >>> issubclass(StreamRaceError, SanitizerError) and issubclass(SanitizerError, DeviceError)
+    True
+    """
+
+
+class StreamRaceError(SanitizerError):
+    """Two operations use the same memory, one of them writes it, and nothing orders them.
+
+    Parameters
+    ----------
+    message : str
+        Both operations, with their streams, buffers and lines, and the wait that is missing.
+    earlier, later : str
+        Names of the two, in the order of queueing; `later` was refused.
+    remedy : str
+        The wait that would order them.
+
+    Examples
+    --------
+    >>> error = StreamRaceError("…", earlier="copy", later="rms_norm", remedy="compute.wait(ready)")
+    >>> error.earlier, error.later, error.remedy
+    ('copy', 'rms_norm', 'compute.wait(ready)')
+    """
+
+    def __init__(self, message: str, *, earlier: str = "", later: str = "", remedy: str = "") -> None:
+        super().__init__(message)
+        self.earlier = earlier
+        self.later = later
+        self.remedy = remedy
+
+
 class DeviceUnavailableError(DeviceError):
     """No GPU, driver or compiler to work with; the message is one sentence with the remedy.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cupy_turbo.core import sanitizing
 from cupy_turbo.core.current_device import current_device
 from cupy_turbo.core.handles import EventHandle
 from cupy_turbo.core.shared_handle import SharedHandle, handle_of
@@ -11,6 +12,10 @@ from cupy_turbo.core.shared_handle import SharedHandle, handle_of
 if TYPE_CHECKING:
     from cupy_turbo.core.protocols import Device
     from cupy_turbo.core.stream import Stream
+
+
+def _query(impl: EventHandle) -> bool:
+    return impl.query() if sanitizing.watch is None else sanitizing.watch.query(impl)
 
 
 class Event(SharedHandle[EventHandle]):
@@ -117,6 +122,8 @@ class Event(SharedHandle[EventHandle]):
                 f"Event.record(): the event is on {ours.name}, the stream on another device, {theirs.name}"
             )
         impl.record(stream_impl)
+        if sanitizing.watch is not None:
+            sanitizing.watch.record(impl, stream_impl)
 
     def sync(self) -> None:
         """Wait on this thread until the latest record has happened; at once if there is none.
@@ -133,7 +140,11 @@ class Event(SharedHandle[EventHandle]):
         >>> from cupy_turbo.device import open_device
         >>> Event.create(device=open_device("host")).sync()
         """
-        self._require("sync()").synchronize()
+        impl = self._require("sync()")
+        if sanitizing.watch is None:
+            impl.synchronize()
+        else:
+            sanitizing.watch.synchronize_event(impl)
 
     def query(self) -> bool:
         """Tell whether the latest record has happened, without waiting; true if there is none.
@@ -149,7 +160,7 @@ class Event(SharedHandle[EventHandle]):
         >>> Event.create(device=open_device("host")).query()
         True
         """
-        return self._require("query()").query()
+        return _query(self._require("query()"))
 
     def elapsed_since(self, other: Event) -> float:
         """Measure the time from another event to this one; waits for neither.
@@ -182,7 +193,7 @@ class Event(SharedHandle[EventHandle]):
         for name, impl in (("this", end), ("the other", start)):
             if not impl.timing:
                 raise ValueError(f"{call}: {name} event has no timing; make it with Event.create(timing=True)")
-            if not impl.query():
+            if not _query(impl):
                 raise ValueError(f"{call}: {name} event has not happened yet; call its sync() first")
         return end.elapsed_since(start)
 

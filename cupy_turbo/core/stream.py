@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cupy_turbo.core import sanitizing
 from cupy_turbo.core.current_device import current_device
 from cupy_turbo.core.event import Event as Event
 from cupy_turbo.core.handles import StreamHandle
@@ -107,7 +108,11 @@ class Stream(SharedHandle[StreamHandle]):
         >>> from cupy_turbo.device import open_device
         >>> Stream.create(device=open_device("host")).sync()
         """
-        self._require("sync()").synchronize()
+        impl = self._require("sync()")
+        if sanitizing.watch is None:
+            impl.synchronize()
+        else:
+            sanitizing.watch.synchronize_stream(impl)
 
     def wait(self, event: Event) -> None:
         """Hold back what is queued here from now on until an event has happened; returns at once.
@@ -137,6 +142,8 @@ class Stream(SharedHandle[StreamHandle]):
         # CUDA lets a stream wait for another GPU's event; a host device knows only its own.
         if theirs is not ours and not ours.kind == theirs.kind == "cuda":
             raise ValueError(f"Stream.wait(): the stream is on {ours.name}, the event on another device, {theirs.name}")
+        if sanitizing.watch is not None:
+            sanitizing.watch.wait(impl, event_impl)
         impl.wait(event_impl)
 
     def __cuda_stream__(self) -> tuple[int, int]:

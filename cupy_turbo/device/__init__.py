@@ -8,6 +8,7 @@ from typing import Any
 
 from cupy_turbo.core.errors import DeviceUnavailableError
 from cupy_turbo.core.protocols import Device
+from cupy_turbo.device.sanitize import sanitize_by_environment
 
 __all__ = ["open_device"]
 
@@ -35,6 +36,7 @@ def open_device(spec: str = "auto", **options: Any) -> Device:
     >>> open_device("host", policy="eager").name
     'host'
     """
+    sanitize_by_environment()
     kind, _, index = spec.partition(":")
     if kind == "cuda" and (not _ or index.isdecimal()):
         return _open_cuda(int(index or 0), options)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import DTypeLike
 
+from cupy_turbo.core import sanitizing
 from cupy_turbo.core.current_device import pop_device, push_device
 from cupy_turbo.core.errors import DeviceError
 from cupy_turbo.core.protocols import Array, DeviceStatistics, Shape, StreamHandle
@@ -23,6 +24,7 @@ from cupy_turbo.device.host_policies import Policy, make_policy
 from cupy_turbo.device.host_schedule import Operation, Schedule
 from cupy_turbo.device.host_streams import HostCapture, HostEventHandle, HostStreamHandle
 from cupy_turbo.device.machine import available_cores, free_and_total_memory
+from cupy_turbo.device.queued_work import copy_work, domain_of, fill_work
 from cupy_turbo.device.signature import parse_signature
 from cupy_turbo.device.source import KernelLibrary
 
@@ -102,6 +104,8 @@ class HostDevice:
         with self._counting:
             self._counts[kind] += 1
             self._counts[f"{kind}_bytes"] += memory.nbytes
+        if sanitizing.watch is not None:
+            sanitizing.watch.allocated(memory, kind)
         return memory
 
     def stream_handle(self, priority: int) -> HostStreamHandle:
@@ -139,17 +143,22 @@ class HostDevice:
             raise ValueError(f"copy: dst has {target.size} bytes, src has {source.size}")
         if not target.flags.writeable:
             raise ValueError("copy: dst is read-only")
-        self._enqueue(
-            stream,
-            Operation("copy", lambda: np.copyto(target, source), reads=(source_range,), writes=(target_range,)),
-        )
+        queue = self.stream_of(stream, "copy")
+        operation = Operation("copy", lambda: np.copyto(target, source), reads=(source_range,), writes=(target_range,))
+        if sanitizing.watch is not None or queue.capture is not None:
+            queue.note(operation, copy_work(dst, src))
+        self.schedule.enqueue(queue, [operation])
 
     def fill(self, array: Array, byte: int, *, stream: Stream) -> None:
         """Queue the setting of every byte, 0 <= byte <= 255."""
         if not 0 <= byte <= 255:
             raise ValueError(f"fill takes a byte, 0 to 255, got {byte}")
         target, target_range = self._bytes_of("array", array)
-        self._enqueue(stream, Operation("fill", lambda: target.fill(byte), writes=(target_range,)))
+        queue = self.stream_of(stream, "fill")
+        operation = Operation("fill", lambda: target.fill(byte), writes=(target_range,))
+        if sanitizing.watch is not None or queue.capture is not None:
+            queue.note(operation, fill_work(array))
+        self.schedule.enqueue(queue, [operation])
 
     def _bytes_of(self, what: str, array: Array | np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
         """View an operand as bytes; the view keeps it alive."""
@@ -162,9 +171,6 @@ class HostDevice:
         memory = array.memory if isinstance(array, HostArray) else array
         address = memory.__array_interface__["data"][0]
         return memory.reshape(-1).view(np.uint8), (address, address + memory.nbytes)
-
-    def _enqueue(self, stream: Stream, operation: Operation) -> None:
-        self.schedule.enqueue(self.stream_of(stream, operation.name), [operation])
 
     def stream_of(self, stream: Stream, call: str) -> HostStreamHandle:
         """Return the handle of a stream of this device; ValueError if it is null or another device's."""
@@ -194,7 +200,10 @@ class HostDevice:
     def synchronize(self) -> None:
         """Wait for all work on the device; raise the first failure that nobody has had."""
         self._refuse("wait")
-        self.schedule.run_all()
+        if sanitizing.watch is None:
+            self.schedule.run_all()
+        else:
+            sanitizing.watch.synchronize_device(domain_of(self), self.schedule.run_all)
 
     def memory(self) -> tuple[int, int]:
         """(free, total) bytes of this machine, or of the container's limit."""

@@ -6,12 +6,14 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cupy_turbo.core import sanitizing
 from cupy_turbo.core.errors import KernelError
 from cupy_turbo.core.protocols import LaunchSize
 from cupy_turbo.device.host_array import HostArray
 from cupy_turbo.device.host_compiler import HostObject, LaunchReport, LaunchRequest, load_runtime
 from cupy_turbo.device.host_schedule import AddressRange, Operation
 from cupy_turbo.device.launch_size import block_extent, grid_extent
+from cupy_turbo.device.queued_work import kernel_work
 from cupy_turbo.device.signature import Parameter, Signature
 
 if TYPE_CHECKING:
@@ -86,7 +88,10 @@ class HostKernel:
             return
         request = self._request(grid, block, shared_bytes)
         launch = _Launch(self.name, request, self._slots.pack(*values), arguments)
-        self.device.schedule.enqueue(target, [Operation(self.name, launch, reads=reads, writes=writes)])
+        operation = Operation(self.name, launch, reads=reads, writes=writes)
+        if sanitizing.watch is not None or target.capture is not None:
+            target.note(operation, kernel_work(self.signature, arguments))
+        self.device.schedule.enqueue(target, [operation])
 
     def _check_shared(self, shared_bytes: int) -> None:
         wanted = self._code.static_bytes + shared_bytes

@@ -17,6 +17,7 @@ from cupy_turbo.device.host_policies import Eager, Policy
 
 if TYPE_CHECKING:
     from cupy_turbo.device.host_streams import HostStreamHandle
+    from cupy_turbo.device.queued_work import Work
 
 AddressRange = tuple[int, int]
 """Half-open range of addresses, bytes."""
@@ -45,6 +46,8 @@ class Operation:
         Memory that it touches.
     after : Operation or None
         A record on any stream that it waits for.
+    work : Work or None
+        What the sanitizer calls it; also kept for the nodes of a graph.
 
     Attributes
     ----------
@@ -58,7 +61,7 @@ class Operation:
         When, on the host's monotonic clock.
     """
 
-    __slots__ = ("after", "failure", "is_done", "name", "number", "reads", "run", "stream", "time_ns", "writes")
+    __slots__ = ("after", "failure", "is_done", "name", "number", "reads", "run", "stream", "time_ns", "work", "writes")
 
     stream: HostStreamHandle
     number: int
@@ -71,8 +74,9 @@ class Operation:
         reads: Sequence[AddressRange] = (),
         writes: Sequence[AddressRange] = (),
         after: Operation | None = None,
+        work: Work | None = None,
     ) -> None:
-        self.name, self.run, self.reads, self.writes, self.after = name, run, reads, writes, after
+        self.name, self.run, self.reads, self.writes, self.after, self.work = name, run, reads, writes, after, work
         self.is_done = False
         self.failure: Failure | None = None
         self.time_ns = 0
@@ -84,7 +88,7 @@ class Operation:
 
     def copy(self) -> Operation:
         """Return the same work, not yet queued."""
-        return Operation(self.name, self.run, reads=self.reads, writes=self.writes, after=self.after)
+        return Operation(self.name, self.run, reads=self.reads, writes=self.writes, after=self.after, work=self.work)
 
     def __repr__(self) -> str:
         return f"Operation({self.name}, stream={self.stream.handle}, number={self.number})"
@@ -228,4 +232,4 @@ class Schedule:
         if stream.failure is not None and stream.failure.delivered:
             stream.failure = None
         operation.failure, operation.time_ns, operation.is_done = stream.failure, time.perf_counter_ns(), True
-        operation.run = operation.after = None  # lets go of the operands and of older records
+        operation.run = operation.after = operation.work = None  # lets go of the operands and of older records

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from cupy_turbo.core import sanitizing
 from cupy_turbo.core.errors import DeviceError
 from cupy_turbo.core.shared_handle import handle_of
 from cupy_turbo.device.host_schedule import Failure, Operation
+from cupy_turbo.device.queued_work import Work
 
 if TYPE_CHECKING:
     from cupy_turbo.core.stream import Stream
@@ -61,6 +63,12 @@ class HostStreamHandle:
         self.refuse_capture("made to wait for work outside it")
         self.device.schedule.enqueue(self, [Operation("wait", after=record)])
 
+    def note(self, operation: Operation, work: Work) -> None:
+        """Describe an operation to the sanitizer, or to the graph being captured, before it is queued here."""
+        operation.work = work
+        if sanitizing.watch is not None and self.capture is None:
+            sanitizing.watch.queue(self, work)
+
     def refuse_capture(self, what: str) -> None:
         """Raise if this stream is capturing."""
         if self.capture is not None:
@@ -84,6 +92,11 @@ class HostEventHandle:
         self.handle = next(_handles)
         self.capture: list[Operation] | None = None
         self._record: Operation | None = None
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it was ever recorded."""
+        return self._record is not None or self.capture is not None
 
     def record(self, stream: HostStreamHandle) -> None:
         """Take the place behind all that is queued on the stream."""
@@ -134,6 +147,9 @@ class HostGraph:
     def launch(self, stream: Stream) -> None:
         """Queue every captured operation on `stream`."""
         target: Any = handle_of(stream, "Stream", "Graph.launch()")
+        if sanitizing.watch is not None and target.capture is None:
+            works = [operation.work for operation in self._operations if operation.work is not None]
+            sanitizing.watch.launch(target, self, works)
         target.device.schedule.enqueue(target, [operation.copy() for operation in self._operations])
 
 

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from cupy_turbo.api.loading import LoadedModel, load_model
 from cupy_turbo.api.outputs import CompletionOutput, RequestOutput, StreamDelta
-from cupy_turbo.api.requests import Prompt, RequestBuilder, TokenizedPrompt, is_single_prompt, pair_params
+from cupy_turbo.api.requests import Prompt, RequestBuilder, TokenizedPrompt, listed_prompts, pair_params
 from cupy_turbo.api.sampling_params import SamplingParams
 from cupy_turbo.core.queue import Queue
 from cupy_turbo.engine.engine import Engine
@@ -145,8 +145,8 @@ class LLM:
         EngineDeadError
             If the engine is closed or its device died.
         """
-        listed = [prompts] if is_single_prompt(prompts) else prompts
-        return self._complete([self._builder.tokenize(prompt) for prompt in listed], sampling_params, use_tqdm)
+        tokenized = [self._builder.tokenize(prompt) for prompt in listed_prompts(prompts)]
+        return self._complete(tokenized, sampling_params, use_tqdm)
 
     def chat(
         self,
@@ -165,7 +165,8 @@ class LLM:
         **template_options
             Passed to the template.
         """
-        is_single = not messages or isinstance(messages[0], Mapping)
+        is_list = isinstance(messages, Sequence) and not isinstance(messages, str | bytes)
+        is_single = not is_list or not messages or isinstance(messages[0], Mapping)
         prompts = [self._chat_prompt(each, template_options) for each in ([messages] if is_single else messages)]  # type: ignore[arg-type]
         return self._complete(prompts, sampling_params, use_tqdm)
 
@@ -231,7 +232,7 @@ class LLM:
         return f"LLM({loaded.name!r}, device={loaded.device.name!r}, dtype={loaded.dtype.name!r}, {state})"
 
     def _chat_prompt(self, messages: Sequence[Message], options: Mapping[str, Any]) -> TokenizedPrompt:
-        text = self._loaded.tokenizer.apply_chat_template(messages, add_generation_prompt=True, **options)
+        text = self._loaded.tokenizer.apply_chat_template(messages, **{"add_generation_prompt": True, **options})
         return self._builder.tokenize(text, add_special_tokens=False)  # the template writes the specials itself
 
     def _complete(self, prompts: list[TokenizedPrompt], sampling_params: Any, use_tqdm: bool) -> list[RequestOutput]:
@@ -279,11 +280,14 @@ class LLM:
     def _stream(self, prompt: TokenizedPrompt, params: SamplingParams | None) -> Iterator[StreamDelta]:
         request = self._builder.build(prompt, pair_params(params, 1)[0], Queue())
         self._engine.submit(request)
-        return _deltas(request, Detokenizer(self._loaded.tokenizer, prompt.token_ids))
+        deltas = _deltas(request, Detokenizer(self._loaded.tokenizer, prompt.token_ids))
+        next(deltas)  # a generator that never began would not cancel when it is dropped
+        return deltas
 
 
 def _deltas(request: Request, detokenizer: Detokenizer) -> Iterator[StreamDelta]:
     try:
+        yield StreamDelta(text="", token_ids=())  # taken by the caller that made it
         for event in request.events:
             if event.error is not None:
                 raise event.error

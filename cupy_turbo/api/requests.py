@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from cupy_turbo.api.sampling_params import SamplingParams
 from cupy_turbo.core.errors import ContextLengthError, InvalidRequestError
 from cupy_turbo.core.queue import Queue
+from cupy_turbo.core.shown import shown
 from cupy_turbo.engine.request import Request, RequestEvent
 from cupy_turbo.models.step import MAX_STOP_IDS
 from cupy_turbo.text.tokenizer import Tokenizer
@@ -27,13 +28,37 @@ class TokenizedPrompt:
     token_ids: tuple[int, ...]
 
 
-def is_single_prompt(prompts: object) -> bool:
-    """Whether `prompts` is one prompt (text or a non-empty sequence of ids) rather than a list of prompts."""
+def listed_prompts(prompts: object) -> list[Any]:
+    """Return the prompts of a call as a list: one prompt (text or a non-empty sequence of ids), or several.
+
+    Raises
+    ------
+    InvalidRequestError
+        If it is neither: a mapping or a set has no order, bytes are no text yet.
+    """
     if isinstance(prompts, str):
-        return True
+        return [prompts]
+    if isinstance(prompts, Mapping | Set | bytes | bytearray | memoryview) or not isinstance(prompts, Iterable):
+        raise InvalidRequestError(
+            f"prompts must be text, a sequence of token ids, or a list of these, got {_kind(prompts)}",
+            parameter="prompts",
+            value=prompts,
+        )
     if isinstance(prompts, np.ndarray):
-        return prompts.ndim == 1
-    return isinstance(prompts, Sequence) and len(prompts) > 0 and _is_integer(prompts[0])
+        return list(prompts) if prompts.ndim > 1 else [prompts]
+    listed = list(prompts)
+    return [listed] if listed and _is_integer(listed[0]) else listed
+
+
+def _is_sequence(prompt: object) -> bool:
+    if isinstance(prompt, np.ndarray):
+        return prompt.ndim == 1
+    return isinstance(prompt, Sequence) and not isinstance(prompt, str | bytes | bytearray | memoryview)
+
+
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return f"{name} of {value.ndim} dimensions" if isinstance(value, np.ndarray) else name
 
 
 def _is_integer(value: object) -> bool:
@@ -50,6 +75,12 @@ def pair_params(params: SamplingParams | Sequence[SamplingParams] | None, count:
     """
     if params is None:
         params = SamplingParams()
+    if not isinstance(params, SamplingParams | Sequence):
+        raise InvalidRequestError(
+            f"sampling_params must be SamplingParams or a list of them, got {type(params).__name__}",
+            parameter="sampling_params",
+            value=params,
+        )
     listed = [params] * count if isinstance(params, SamplingParams) else list(params)
     if len(listed) != count:
         raise InvalidRequestError(
@@ -103,34 +134,36 @@ class RequestBuilder:
             If it leaves no room for one answer token.
         """
         if isinstance(prompt, str):
+            self._check_length(self._tokenizer.least_tokens(prompt), "at least ")
             ids = self._tokenizer.encode(prompt, add_special_tokens=add_special_tokens)
-            tokenized = TokenizedPrompt(prompt, tuple(ids))
+        elif not _is_sequence(prompt):
+            raise InvalidRequestError(
+                f"a prompt is text or a sequence of token ids, got {_kind(prompt)}", parameter="prompt", value=prompt
+            )
         else:
-            tokenized = TokenizedPrompt(None, self._check_ids(prompt))
-        count = len(tokenized.token_ids)
-        if count == 0:
+            ids = prompt
+        if len(ids) == 0:
             raise InvalidRequestError("the prompt has 0 tokens; give it at least 1", parameter="prompt", value=prompt)
+        self._check_length(len(ids))
+        return TokenizedPrompt(prompt if isinstance(prompt, str) else None, self._check_ids(ids))
+
+    def _check_length(self, count: int, bound: str = "") -> None:
         if count >= self._max_model_len:
             raise ContextLengthError(
-                f"the prompt has {count} tokens, but max_model_len is {self._max_model_len} and an answer needs at "
-                f"least 1; shorten the prompt by {count - self._max_model_len + 1} tokens or raise max_model_len",
+                f"the prompt has {bound}{count} tokens, but max_model_len is {self._max_model_len} and an answer needs "
+                f"at least 1; shorten the prompt by {bound}{count - self._max_model_len + 1} tokens or raise "
+                "max_model_len",
                 parameter="prompt",
                 value=count,
             )
-        return tokenized
 
-    def _check_ids(self, prompt: Any) -> tuple[int, ...]:
-        if isinstance(prompt, bytes | bytearray) or not isinstance(prompt, Sequence | np.ndarray):
-            raise InvalidRequestError(
-                f"a prompt is text or a sequence of token ids, got {type(prompt).__name__}",
-                parameter="prompt",
-                value=prompt,
-            )
+    def _check_ids(self, prompt: Sequence[Any]) -> tuple[int, ...]:
         ids = []
         for index, token in enumerate(prompt):
+            # a tokenizer may have more tokens than the model has rows: text is checked too
             if not _is_integer(token) or not 0 <= token < self._vocab_size:
                 raise InvalidRequestError(
-                    f"token id {token!r} at index {index} is outside the vocabulary: ids are 0 to "
+                    f"token id {shown(token)} at index {index} is outside the vocabulary: ids are 0 to "
                     f"{self._vocab_size - 1}",
                     parameter="prompt",
                     value=token,

@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from cupy_turbo.core.errors import InvalidRequestError
+from cupy_turbo.core.shown import shown
 
 # A slot's row of stop ids on the device has 32 entries, and one of them is for EOS.
 MAX_STOP_TOKEN_IDS = 31
@@ -172,4 +173,4 @@ def _stop_token_ids(value: object) -> tuple[int, ...]:
 
 
 def _refused(name: str, value: object, allowed: str) -> InvalidRequestError:
-    return InvalidRequestError(f"{name} {allowed}, got {value!r}", parameter=name, value=value)
+    return InvalidRequestError(f"{name} {allowed}, got {shown(value)}", parameter=name, value=value)

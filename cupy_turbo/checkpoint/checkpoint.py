@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from cupy_turbo.core.dtypes import FLOAT_TYPES
 from cupy_turbo.core.errors import CheckpointError
+from cupy_turbo.core.shown import shown_name
 from cupy_turbo.models.config import ModelConfig
 
 NO_DTYPE = np.dtype(np.void)
@@ -114,12 +115,10 @@ def match_tensors(config: ModelConfig, found: Mapping[str, TensorSpec], source: 
         under other names is recognised at a glance.
     """
     expected = config.tensor_shapes()
-    ignored = {"lm_head.weight"} if config.tie_word_embeddings else set()
+    known = expected.keys() | ({"lm_head.weight"} if config.tie_word_embeddings else set())
     problems = {
         "missing": [name for name in expected if name not in found],
-        "not used by this network": [
-            name for name in found if name not in expected | dict.fromkeys(ignored, ()) and not _is_rotary(name)
-        ],
+        "not used by this network": [shown_name(name) for name in found if name not in known and not _is_rotary(name)],
         "wrong shape": [
             f"{name} {found[name].shape} for {shape}"
             for name, shape in expected.items()

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 
 from cupy_turbo.core.errors import CheckpointError, UnsupportedModelError
+from cupy_turbo.core.shown import shown, shown_name
 from cupy_turbo.models.config import SUPPORTED_FAMILIES, ModelConfig
 from cupy_turbo.models.config_fields import ConfigFields
 from cupy_turbo.models.rope_config import RopeConfig
@@ -71,7 +72,7 @@ def read_gguf_config(
     architecture = metadata.get("general.architecture")
     if architecture != "llama":
         raise UnsupportedModelError(
-            f"{source}: GGUF architecture {architecture!r:.80} is not supported; supported: llama "
+            f"{source}: GGUF architecture {shown(architecture)} is not supported; supported: llama "
             f"({SUPPORTED_FAMILIES})"
         )
     own = {key.removeprefix("llama."): value for key, value in metadata.items() if key.startswith("llama.")}
@@ -90,7 +91,7 @@ def read_gguf_config(
     for key in ("attention.value_length", "rope.dimension_count"):
         if own.get(key, config.head_dim) != config.head_dim:
             raise UnsupportedModelError(
-                f"{source}: llama.{key} = {own[key]!r:.80} is not supported; "
+                f"{source}: llama.{key} = {shown(own[key])} is not supported; "
                 f"supported: the head size, {config.head_dim}"
             )
     if frequency_factors:
@@ -102,12 +103,12 @@ def _check_keys(own: Mapping[str, object], source: str) -> None:
     unknown = sorted(own.keys() - set(_REQUIRED.values()) - set(_OPTIONAL.values()) - _HARMLESS)
     if unknown:
         raise UnsupportedModelError(
-            f"{source}: metadata keys that are not known: llama.{', llama.'.join(unknown)}"[:500]
+            f"{source}: metadata keys that are not known: llama.{', llama.'.join(map(shown_name, unknown[:8]))}"
         )
     for key, neutral in {"expert_count": 0, "expert_used_count": 0, "attention.causal": True}.items():
         if own.get(key, neutral) != neutral:
             raise UnsupportedModelError(
-                f"{source}: llama.{key} = {own[key]!r:.80} is not supported; supported: {neutral}"
+                f"{source}: llama.{key} = {shown(own[key])} is not supported; supported: {neutral}"
             )
 
 

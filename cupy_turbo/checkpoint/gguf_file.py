@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from cupy_turbo.checkpoint.gguf_config import read_gguf_config
 from cupy_turbo.checkpoint.gguf_header import GgufTensor, read_gguf_header
 from cupy_turbo.core.dtypes import DType, bfloat16, float16, float32
 from cupy_turbo.core.errors import CheckpointError, UnsupportedModelError
+from cupy_turbo.core.shown import shown
 
 _NAMES = {
     "token_embd.weight": "model.embed_tokens.weight",
@@ -66,6 +68,7 @@ def open_gguf(path: Path) -> Checkpoint:
         raise UnsupportedModelError(f"{path} is one of several parts; join them with llama.cpp's `gguf-split --merge`")
     described = {tensor.name: tensor for tensor in header.tensors}
     stored = {name: _StoredTensor(path, tensor, quantization) for name, tensor in described.items()}
+    _check_overlap(path, list(stored.values()))
     embedding = stored.get("token_embd.weight")
     if embedding is None:
         raise CheckpointError(f"{path} has no tensor token_embd.weight")
@@ -83,7 +86,7 @@ def open_gguf(path: Path) -> Checkpoint:
     for name, tensor in stored.items():
         hf_name, kind = _hf_name(name)
         if hf_name in found:
-            raise CheckpointError(f"{path} has two tensors for {hf_name}: {name!r} and another")
+            raise CheckpointError(f"{path} has two tensors for {hf_name}: {shown(name)} and another")
         found[hf_name] = tensor.spec(hf_name, num_heads=heads.get(kind, 0))
     return Checkpoint(
         config=config,
@@ -99,33 +102,37 @@ class _StoredTensor:
 
     def __init__(self, path: Path, tensor: GgufTensor, gguf: Any) -> None:
         self.path, self.name, self.shape, self.offset = path, tensor.name, tensor.shape, tensor.offset
-        known = {kind.value: kind for kind in gguf.GGMLQuantizationType if kind in gguf.GGML_QUANT_SIZES}
-        kind = known.get(tensor.type_code)
+        kind = _known_kinds(gguf).get(tensor.type_code)
         if kind is None:
             raise UnsupportedModelError(
-                f"{path}: {tensor.name!r:.80} has the type {tensor.type_code}, which the installed gguf package does "
+                f"{path}: {shown(tensor.name)} has the type {tensor.type_code}, which the installed gguf package does "
                 "not know; a newer one may"
             )
         self.stored_as: str = kind.name
         block_elements, block_bytes = gguf.GGML_QUANT_SIZES[kind]
         if tensor.shape[-1] % block_elements:
             raise CheckpointError(
-                f"{path}: rows of {tensor.name!r:.80} have {tensor.shape[-1]} elements, no multiple of the "
+                f"{path}: rows of {shown(tensor.name)} have {tensor.shape[-1]} elements, no multiple of the "
                 f"{block_elements} of a {kind.name} block"
             )
         self.row_bytes = tensor.shape[-1] // block_elements * block_bytes
         self.num_rows = math.prod(tensor.shape[:-1])
-        end = tensor.offset + self.num_rows * self.row_bytes
-        if end > path.stat().st_size:
+        self.end = tensor.offset + self.num_rows * self.row_bytes
+        if self.end > path.stat().st_size:
             raise CheckpointError(
-                f"{path} is cut short: {tensor.name!r:.80} ends at byte {end}, the file at {path.stat().st_size}"
+                f"{path} is cut short: {shown(tensor.name)} ends at byte {self.end}, the file at {path.stat().st_size}"
             )
         self.dtype, self.dequantize = _decoder(gguf, kind)
 
     def rows(self, selected: slice | npt.NDArray[np.intp]) -> npt.NDArray[np.generic]:
         """Read and dequantize rows; (rows, columns)."""
         # Mapped anew for each read, so that pages do not stay resident after it.
-        raw = np.memmap(self.path, np.uint8, "r", self.offset, (self.num_rows, self.row_bytes))
+        try:
+            raw = np.memmap(self.path, np.uint8, "r", self.offset, (self.num_rows, self.row_bytes))
+        except (OSError, ValueError) as error:
+            raise CheckpointError(
+                f"{self.path}: {self.name} cannot be read any more: {error}; was the file replaced?"
+            ) from error
         chosen: npt.NDArray[np.uint8] = np.array(raw[selected])
         with np.errstate(all="ignore"):  # a damaged scale shows as a weight that is not finite
             return self.dequantize(chosen)
@@ -149,11 +156,26 @@ class _StoredTensor:
         return TensorSpec(hf_name, shape, self.dtype, self.stored_as, str(self.path), read_rows)
 
 
+def _check_overlap(path: Path, stored: list[_StoredTensor]) -> None:
+    """Refuse tensors that share bytes: a small file could ask for any amount of memory by them."""
+    for before, after in itertools.pairwise(sorted(stored, key=lambda tensor: tensor.offset)):
+        if before.end > after.offset:
+            raise CheckpointError(
+                f"{path}: {shown(before.name)} ends at byte {before.end}, but {shown(after.name)} begins at "
+                f"{after.offset}: they overlap"
+            )
+
+
 def _half_split_order(num_rows: int, num_heads: int) -> npt.NDArray[np.intp] | None:
     """Row of the file for each row in Hugging Face's order: the inverse of (heads, 2, D/2) -> (heads, D/2, 2)."""
     if num_rows % (2 * num_heads):
         return None  # match_tensors will name the wrong shape
     return np.arange(num_rows).reshape(num_heads, -1, 2).swapaxes(1, 2).reshape(-1)
+
+
+@functools.cache
+def _known_kinds(gguf: Any) -> dict[int, Any]:
+    return {kind.value: kind for kind in gguf.GGMLQuantizationType if kind in gguf.GGML_QUANT_SIZES}
 
 
 @functools.cache

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cupy_turbo.core.errors import CheckpointError
+from cupy_turbo.core.shown import shown
 
 VERSIONS = (2, 3)
 MAX_DIMS = 4
-MAX_ENTRIES = 1 << 17
+MAX_ENTRIES = 1 << 16
 """Most metadata entries, and most tensors; the largest published models have a few thousand."""
-MAX_ARRAY = 1 << 22
-"""Most elements of a metadata array; vocabularies have up to 300,000."""
+MAX_ARRAY = 1 << 20
+"""Most elements of a metadata array; vocabularies have up to 300,000, and their merges up to twice as many."""
 MAX_NAME_BYTES = 1 << 10
 MAX_TEXT_BYTES = 1 << 24
 
@@ -118,11 +119,11 @@ class _HeaderReader:
         for _ in range(num_entries):
             key = self.string(MAX_NAME_BYTES, "a metadata key")
             if key in metadata:
-                raise self.error(f"has the metadata key {key!r:.80} twice")
+                raise self.error(f"has the metadata key {shown(key)} twice")
             metadata[key] = self.value(self.unsigned("I"), key)
         alignment = metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
         if not isinstance(alignment, int) or alignment not in {1 << bit for bit in range(3, 21)}:
-            raise self.error(f"has general.alignment {alignment!r:.80}, which is no power of two from 8 to 2^20")
+            raise self.error(f"has general.alignment {shown(alignment)}, which is no power of two from 8 to 2^20")
         return GgufHeader(metadata, self.tensors(num_tensors, alignment))
 
     def tensors(self, count: int, alignment: int) -> tuple[GgufTensor, ...]:
@@ -131,11 +132,11 @@ class _HeaderReader:
         found: dict[str, GgufTensor] = {}
         for tensor in relative:
             if tensor.name in found:
-                raise self.error(f"has the tensor {tensor.name!r:.80} twice")
+                raise self.error(f"has the tensor {shown(tensor.name)} twice")
             if tensor.offset % alignment or start + tensor.offset > self.size:
                 raise self.error(
-                    f"says {tensor.name!r:.80} begins {tensor.offset} bytes into its tensors, which is past the end of "
-                    f"the file ({self.size} bytes) or no multiple of {alignment}"
+                    f"says {shown(tensor.name)} begins {tensor.offset} bytes into its tensors, which is past the end "
+                    f"of the file ({self.size} bytes) or no multiple of {alignment}"
                 )
             found[tensor.name] = GgufTensor(tensor.name, tensor.shape, tensor.type_code, start + tensor.offset)
         return tuple(found.values())
@@ -144,27 +145,28 @@ class _HeaderReader:
         name = self.string(MAX_NAME_BYTES, "a tensor name")
         num_dims = self.unsigned("I")
         if not 1 <= num_dims <= MAX_DIMS:
-            raise self.error(f"says {name!r:.80} has {num_dims} dimensions; 1 to {MAX_DIMS} are possible")
+            raise self.error(f"says {shown(name)} has {num_dims} dimensions; 1 to {MAX_DIMS} are possible")
         dims = [self.unsigned("Q") for _ in range(num_dims)]
         total = 1
         for dim in dims:  # Python's integers do not wrap
             total *= dim
         if not 0 < total < 1 << 48:
-            raise self.error(f"says {name!r:.80} has the shape {dims}, which no tensor has")
+            raise self.error(f"says {shown(name)} has the shape {dims}, which no tensor has")
         return GgufTensor(name, tuple(reversed(dims)), self.unsigned("I"), self.unsigned("Q"))
 
     def value(self, kind: int, key: str) -> object:
         if kind in _SCALARS:
             return self.unpack("<" + _SCALARS[kind])[0]
         if kind == _STRING:
-            return self.string(MAX_TEXT_BYTES, key)
+            return self.string(MAX_TEXT_BYTES, f"the value of {shown(key)}")
         if kind != _ARRAY:
-            raise self.error(f"has {key!r:.80} of unknown type {kind}")
+            raise self.error(f"has {shown(key)} of unknown type {kind}")
         element = self.unsigned("I")
         if element == _STRING:
-            return [self.string(MAX_TEXT_BYTES, key) for _ in range(self.count(key, MAX_ARRAY, bytes_each=8))]
+            what = f"an element of {shown(key)}"
+            return [self.string(MAX_TEXT_BYTES, what) for _ in range(self.count(key, MAX_ARRAY, bytes_each=8))]
         if element not in _SCALARS:
-            raise self.error(f"has {key!r:.80}, an array of unsupported type {element}")
+            raise self.error(f"has {shown(key)}, an array of unsupported type {element}")
         form = _SCALARS[element]
         length = self.count(key, MAX_ARRAY, bytes_each=struct.calcsize(form))
         return list(self.unpack(f"<{length}{form}"))
@@ -173,7 +175,7 @@ class _HeaderReader:
         value = self.unsigned("Q")
         if value > limit or value * bytes_each > self.size - self.position:
             raise self.error(
-                f"says it has {value} {what!r:.80}; the limit is {limit}, and {self.size - self.position} bytes follow"
+                f"says it has {value} {shown(what)}; the limit is {limit}, and {self.size - self.position} bytes follow"
             )
         return value
 
@@ -181,11 +183,14 @@ class _HeaderReader:
         length = self.unsigned("Q")
         if length > limit or length > self.size - self.position:
             raise self.error(
-                f"has {what:.80} of {length} bytes; the limit is {limit}, and {self.size - self.position} bytes follow"
+                f"has {what} of {length} bytes; the limit is {limit}, and {self.size - self.position} bytes follow"
             )
         text = self.content[self.position : self.position + length]
         self.position += length
-        return text.decode("utf-8")
+        try:
+            return text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise self.error(f"has {what} that is not UTF-8: {error.reason} at byte {error.start}") from None
 
     def unsigned(self, form: str) -> int:
         return int(self.unpack("<" + form)[0])

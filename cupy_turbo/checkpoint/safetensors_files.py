@@ -13,8 +13,10 @@ from safetensors import SafetensorError, safe_open
 
 from cupy_turbo.checkpoint.checkpoint import NO_DTYPE, TensorSpec
 from cupy_turbo.checkpoint.json_file import read_json_object
+from cupy_turbo.checkpoint.model_file import find_model_file
 from cupy_turbo.core.dtypes import bfloat16, float16, float32
 from cupy_turbo.core.errors import CheckpointError
+from cupy_turbo.core.shown import shown, shown_name
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -42,16 +44,16 @@ def list_safetensors(folder: Path) -> dict[str, TensorSpec]:
     Raises
     ------
     CheckpointError
-        If neither is there; if a file is cut short, longer than its header says, or no safetensors; if the index
-        names a file outside the folder, or disagrees with the files on what is where.
+        If neither is there; if a file is cut short, longer than its header says, no safetensors, or a link that leads
+        out of the folder; if the index names a file outside the folder, or disagrees with the files on what is where.
 
     Notes
     -----
     The safetensors library checks header and file against each other before it maps the file.
     """
-    if (folder / SINGLE_FILE).exists():
+    if find_model_file(folder / SINGLE_FILE) is not None:
         return _list_file(folder / SINGLE_FILE)
-    if not (folder / INDEX_FILE).exists():
+    if find_model_file(folder / INDEX_FILE) is None:
         raise CheckpointError(_nothing_found(folder))
     placed = _read_index(folder / INDEX_FILE)
     found: dict[str, TensorSpec] = {}
@@ -61,7 +63,8 @@ def list_safetensors(folder: Path) -> dict[str, TensorSpec]:
         different = sorted(promised ^ tensors.keys())
         if different:
             raise CheckpointError(
-                f"{folder / file} and {INDEX_FILE} disagree on {len(different)} tensors, for example {different[0]}"
+                f"{folder / file} and {INDEX_FILE} disagree on {len(different)} tensors, for example "
+                f"{shown_name(different[0])}"
             )
         found |= tensors
     return found
@@ -75,7 +78,7 @@ def _read_index(path: Path) -> dict[str, str]:
         # a plain name only: an index from elsewhere must not reach files outside its folder
         if not isinstance(file, str) or not re.fullmatch(r"[^\x00-\x1f]+\.safetensors", file) or not _is_plain(file):
             raise CheckpointError(
-                f"{path}: {name!r:.80} is said to be in {file!r:.80}, which is no file of this folder"
+                f"{path}: {shown(name)} is said to be in {shown(file)}, which is no file of this folder"
             )
     return placed
 
@@ -85,11 +88,11 @@ def _is_plain(file: str) -> bool:
 
 
 def _list_file(path: Path) -> dict[str, TensorSpec]:
+    if find_model_file(path) is None:
+        raise CheckpointError(f"{path} does not exist")
     try:
         with safe_open(path, framework="numpy") as opened:
             return {name: _spec(path, name, opened.get_slice(name)) for name in opened.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} does not exist") from None
     except (OSError, SafetensorError) as error:
         raise CheckpointError(_cannot_read(path, error)) from error
 
@@ -114,7 +117,7 @@ def _cannot_read(path: Path, error: Exception) -> str:
     with contextlib.suppress(OSError), path.open("rb") as file:
         if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
             return f"{path} is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`"
-    return f"{path} is cut short, damaged, or no safetensors file: {error}"
+    return f"{path} is cut short, damaged, or no safetensors file: {str(error)[:400]}"
 
 
 def _nothing_found(folder: Path) -> str:

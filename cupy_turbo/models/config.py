@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cupy_turbo.core.dtypes import FLOAT_TYPES, parse_dtype
-from cupy_turbo.core.errors import UnsupportedModelError
+from cupy_turbo.core.errors import CheckpointError, UnsupportedModelError
+from cupy_turbo.core.shown import shown, shown_name
 from cupy_turbo.models.config_fields import ConfigFields
 from cupy_turbo.models.config_options import check_options
 from cupy_turbo.models.rope_config import MAX_POSITION, RopeConfig, read_rope_config
@@ -165,13 +166,13 @@ def _architecture(fields: ConfigFields) -> str:
     if names is None:
         kind = fields.values.get("model_type")
         names = [name for name, model_type in ARCHITECTURES.items() if model_type == kind] or [
-            f"model_type {kind!r:.80}"
+            f"model_type {shown(kind)}"
         ]
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        raise fields.error("architectures", f"must be a list of names, got {names!r:.80}")
+        raise fields.error("architectures", f"must be a list of names, got {shown(names)}")
     if len(names) != 1 or names[0] not in ARCHITECTURES:
         raise UnsupportedModelError(
-            f"{fields.source}: architecture {', '.join(names)} is not supported; "
+            f"{fields.source}: architecture {', '.join(map(shown_name, names[:4]))} is not supported; "
             f"supported: {', '.join(ARCHITECTURES)} ({SUPPORTED_FAMILIES})"
         )
     return str(names[0])
@@ -192,11 +193,14 @@ def _head_dim(fields: ConfigFields, hidden_size: int, num_heads: int) -> int:
 
 def _eos_token_ids(fields: ConfigFields, generation: Mapping[str, object], vocab_size: int) -> tuple[int, ...]:
     found: dict[int, None] = {}  # a dict keeps the order and drops repeats
-    for values in (generation, fields.values):
+    for values, source in ((generation, "generation_config.json beside "), (fields.values, "")):
         entry = values.get("eos_token_id")
         for token_id in entry if isinstance(entry, list) else [] if entry is None else [entry]:
             if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < vocab_size:
-                raise fields.error("eos_token_id", f"must be ids from 0 to {vocab_size - 1}, got {token_id!r:.80}")
+                raise CheckpointError(
+                    f"{source}{fields.source}: eos_token_id must be ids from 0 to {vocab_size - 1}, got "
+                    f"{shown(token_id)}"
+                )
             found[token_id] = None
     if len(found) > MAX_EOS_IDS:
         raise fields.error("eos_token_id", f"has {len(found)} ids, the limit is {MAX_EOS_IDS}")
@@ -211,5 +215,5 @@ def _dtype(fields: ConfigFields) -> np.dtype:
         dtype = np.dtype(np.void)
     if dtype not in FLOAT_TYPES:
         names = ", ".join(each.name for each in FLOAT_TYPES)
-        raise UnsupportedModelError(f"{fields.source}: dtype {name!r:.80} is not supported; supported: {names}")
+        raise UnsupportedModelError(f"{fields.source}: dtype {shown(name)} is not supported; supported: {names}")
     return dtype

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import cast
 
 from cupy_turbo.core.errors import CheckpointError
+from cupy_turbo.core.shown import shown
 
 
 class ConfigFields:
@@ -40,9 +40,9 @@ class ConfigFields:
         """
         value = self._get(name, default)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise self.error(name, f"must be an integer, got {value!r:.80}")
+            raise self.error(name, f"must be an integer, got {shown(value)}")
         if not low <= value <= high:
-            raise self.error(name, f"must be {low} to {high}, got {value!r:.80}")
+            raise self.error(name, f"must be {low} to {high}, got {shown(value)}")
         return value
 
     def number(self, name: str, low: float, high: float, *, default: float | None = None) -> float:
@@ -54,10 +54,11 @@ class ConfigFields:
             If the key is missing, is no number, or is out of range.
         """
         value = self._get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise self.error(name, f"must be a finite number, got {value!r:.80}")
+        # an integer may be too large for a float: its range is looked at first
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+            raise self.error(name, f"must be a finite number, got {shown(value)}")
         if not low <= value <= high:
-            raise self.error(name, f"must be {low:g} to {high:g}, got {value!r:.80}")
+            raise self.error(name, f"must be {low:g} to {high:g}, got {shown(value)}")
         return float(value)
 
     def boolean(self, name: str, *, default: bool) -> bool:
@@ -70,7 +71,7 @@ class ConfigFields:
         """
         value = self._get(name, default)
         if not isinstance(value, bool):
-            raise self.error(name, f"must be true or false, got {value!r:.80}")
+            raise self.error(name, f"must be true or false, got {shown(value)}")
         return value
 
     def text(self, name: str, *, default: str | None = None) -> str:
@@ -83,7 +84,7 @@ class ConfigFields:
         """
         value = self._get(name, default)
         if not isinstance(value, str):
-            raise self.error(name, f"must be a string, got {value!r:.80}")
+            raise self.error(name, f"must be a string, got {shown(value)}")
         return value
 
     def mapping(self, name: str) -> dict[str, object]:
@@ -96,7 +97,7 @@ class ConfigFields:
         """
         value = self._get(name, {})
         if not isinstance(value, dict):
-            raise self.error(name, f"must be an object, got {value!r:.80}")
+            raise self.error(name, f"must be an object, got {shown(value)}")
         return cast("dict[str, object]", value)
 
     def error(self, name: str, problem: str) -> CheckpointError:

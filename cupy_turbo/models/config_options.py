@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 
 from cupy_turbo.core.errors import UnsupportedModelError
+from cupy_turbo.core.shown import shown, shown_name
 from cupy_turbo.models.config_fields import ConfigFields
 
 _log = logging.getLogger("cupy_turbo")
+
+_KEYS_NAMED = 20
 
 _ACCEPTED: dict[str, tuple[object, ...]] = {
     "hidden_act": ("silu", "swish"),
@@ -80,7 +83,10 @@ def check_options(fields: ConfigFields, architecture: str, max_position: int) ->
     _check_sliding_window(fields, architecture, max_position)
     unknown = sorted(set(fields.values) - set(_ACCEPTED) - _HARMLESS)
     if unknown:
-        _log.warning("%s: keys that are not known are ignored: %.500s", fields.source, ", ".join(unknown))
+        named = ", ".join(map(shown_name, unknown[:_KEYS_NAMED]))
+        rest = len(unknown) - _KEYS_NAMED
+        more = f" and {rest} more" if rest > 0 else ""
+        _log.warning("%s: keys that are not known are ignored: %s%s", fields.source, named, more)
 
 
 def _check_sliding_window(fields: ConfigFields, architecture: str, max_position: int) -> None:
@@ -97,9 +103,11 @@ def _check_sliding_window(fields: ConfigFields, architecture: str, max_position:
 
 def _refusal(fields: ConfigFields, name: str, value: object, supported: str) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f"{fields.source}: {name} = {_as_json(value):.80} is not supported; supported: {supported}"
+        f"{fields.source}: {name} = {_as_json(value)} is not supported; supported: {supported}"
     )
 
 
 def _as_json(value: object) -> str:
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return shown_name(value) if isinstance(value, str) else shown(value)

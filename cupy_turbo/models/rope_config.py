@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cupy_turbo.core.errors import UnsupportedModelError
+from cupy_turbo.core.shown import shown, shown_name
 from cupy_turbo.models.config_fields import ConfigFields
 
 ROPE_TYPES = ("default", "linear", "dynamic", "llama3", "yarn")
@@ -89,7 +90,9 @@ def read_rope_config(values: Mapping[str, object], source: str, max_position: in
     kind = _rope_type(scaling)
     unknown = sorted(set(scaling.values) - _KNOWN_KEYS)
     if unknown:
-        raise UnsupportedModelError(f"{scaling.source} has keys that are not known: {', '.join(unknown)}")
+        raise UnsupportedModelError(
+            f"{scaling.source} has keys that are not known: {', '.join(map(shown_name, unknown[:8]))}"
+        )
     if scaling.number("partial_rotary_factor", 0, 1, default=1) != 1:
         raise UnsupportedModelError(f"{scaling.source}: partial_rotary_factor other than 1 is not supported")
     theta = fields.number("rope_theta", 1.0001, 1e15, default=10000.0)
@@ -104,10 +107,10 @@ def read_rope_config(values: Mapping[str, object], source: str, max_position: in
 def _rope_type(scaling: ConfigFields) -> str:
     kind = scaling.text("rope_type", default=scaling.text("type", default="default"))
     if scaling.has("type") and scaling.values["type"] != kind:
-        raise scaling.error("type", f"is {scaling.values['type']!r:.80}, but rope_type is {kind!r:.80}")
+        raise scaling.error("type", f"is {shown(scaling.values['type'])}, but rope_type is {shown(kind)}")
     if kind not in ROPE_TYPES:
         raise UnsupportedModelError(
-            f"{scaling.source}: rope type {kind!r:.80} is not supported; supported: {', '.join(ROPE_TYPES)}"
+            f"{scaling.source}: rope type {shown(kind)} is not supported; supported: {', '.join(ROPE_TYPES)}"
         )
     return kind
 

@@ -1,6 +1,7 @@
 """Chat templates: messages to the prompt that a model was trained on.
 
-A template comes with the model, from a stranger: it runs in jinja2's sandbox and sees only plain JSON-like values.
+A template comes with the model, from a stranger: it runs in jinja2's sandbox, sees only plain JSON-like values, and has
+limits of time and size.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ import json
 import operator
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NoReturn, SupportsIndex
 
 from jinja2 import Template, TemplateError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from cupy_turbo.core.errors import InvalidRequestError
+from cupy_turbo.core.shown import shown
 from cupy_turbo.text.check import check_text
+from cupy_turbo.text.template_limits import LimitedEnvironment
+
+_MAX_DEPTH = 64  # lists and mappings inside of one another
+_MAX_REASON = 500  # characters of a template's own error message
 
 
 def render_chat(
@@ -63,6 +68,8 @@ def render_chat(
             value=None,
         )
     visible = {name: _plain(value) for name, value in (variables or {}).items()}
+    environment = _environment()
+    environment.start_clock()
     try:
         return _compiled(template).render(visible, messages=chat)
     except Exception as error:  # the template is a stranger's program: whatever it raises is about this request
@@ -83,7 +90,7 @@ def check_messages(messages: object) -> list[dict[str, object]]:
 def _check_message(message: object, where: str) -> dict[str, object]:
     if not isinstance(message, Mapping):
         raise _refused(where, f"must be a mapping with 'role' and 'content', got {type(message).__name__}")
-    present = ", ".join(repr(key) for key in message) or "nothing"
+    present = ", ".join(shown(key) for key in list(message)[:8]) or "nothing"
     if not isinstance(message.get("role"), str) or not message["role"]:
         raise _refused(where, f"must have a 'role' such as 'user', 'assistant' or 'system'; it has {present}")
     content = message.get("content")
@@ -116,8 +123,10 @@ def _refused(where: str, problem: str) -> InvalidRequestError:
     return InvalidRequestError(f"{where} {problem}", parameter=where, value=None)
 
 
-def _plain(value: object) -> object:
+def _plain(value: object, depth: int = _MAX_DEPTH) -> object:
     """Return a copy made of plain JSON-like values: methods of richer objects would be a way out of the sandbox."""
+    if depth < 0:  # a list that holds itself has no bottom
+        raise _refused("messages", f"and template variables are nested deeper than {_MAX_DEPTH} lists or mappings")
     if value is None or type(value) in (str, int, float, bool):
         return value
     for kind in (str, int, float):  # a subclass (an enum, a NumPy float) may have methods of its own
@@ -126,9 +135,9 @@ def _plain(value: object) -> object:
     if isinstance(value, SupportsIndex):
         return operator.index(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(item, depth - 1) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [_plain(item) for item in value]
+        return [_plain(item, depth - 1) for item in value]
     raise _refused("messages", f"and template variables must be JSON-like values, got {type(value).__name__}")
 
 
@@ -136,20 +145,23 @@ def _reason(error: Exception) -> str:
     line = getattr(error, "lineno", None)
     where = f" (line {line} of the template)" if line is not None else ""
     named = str(error) if isinstance(error, TemplateError) else f"{type(error).__name__}: {error}"
-    return f"{named}{where}"
+    return f"{named[:_MAX_REASON]}{where}"
 
 
 @lru_cache(maxsize=32)
 def _compiled(template: str) -> Template:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag]
-    )
-    environment.filters["tojson"] = _tojson
+    return _environment().from_string(template)
+
+
+@cache
+def _environment() -> LimitedEnvironment:
+    environment = LimitedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag])
+    environment.add_filter("tojson", _tojson)
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now
     environment.globals["dict"] = _new_dict
     environment.globals["namespace"] = _GuardedNamespace
-    return environment.from_string(template)
+    return environment
 
 
 def _raise_exception(message: str) -> NoReturn:

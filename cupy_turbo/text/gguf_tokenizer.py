@@ -12,11 +12,16 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers
 
 from cupy_turbo.core.errors import CheckpointError, UnsupportedModelError
+from cupy_turbo.core.shown import shown
+from cupy_turbo.text.panics import failures_become
 from cupy_turbo.text.pre_tokenizer import byte_level_pre_tokenizer
 from cupy_turbo.text.source import TokenizerSource, add_around
 
 # `tokenizer.ggml.token_type`
 _NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
+
+MAX_PIECE = 256
+"""Characters of a `llama` vocabulary's token: the ways to cut one in two are tried. SentencePiece's default is 16."""
 
 _SPECIAL_TOKENS = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
 
@@ -60,20 +65,19 @@ def read_gguf_tokenizer(metadata: Mapping[str, object]) -> TokenizerSource:
         case "llama":
             backend, adds_bos = _sentence_piece(metadata, vocabulary), True
         case _:
-            raise UnsupportedModelError(f"GGUF tokenizer {kind!r} is not supported; supported: 'gpt2', 'llama'")
+            raise UnsupportedModelError(
+                f"GGUF tokenizer.ggml.model {shown(kind)} is not supported; supported: 'gpt2', 'llama'"
+            )
     backend.add_special_tokens([AddedToken(token, normalized=False) for token in vocabulary.of_type(_CONTROL)])
     backend.add_tokens([AddedToken(token, normalized=False) for token in vocabulary.of_type(_USER_DEFINED)])
     special_tokens = _read_special_tokens(metadata, vocabulary)
-    if metadata.get("tokenizer.ggml.add_bos_token", adds_bos) and "bos_token" in special_tokens:
-        bos = special_tokens["bos_token"]
-    else:
-        bos = None
-    eos = special_tokens.get("eos_token") if metadata.get("tokenizer.ggml.add_eos_token", False) else None
+    bos = special_tokens.get("bos_token") if _switch(metadata, "add_bos_token", adds_bos) else None
+    eos = special_tokens.get("eos_token") if _switch(metadata, "add_eos_token", False) else None
     add_around(backend, bos=bos, eos=eos)
     template = metadata.get("tokenizer.chat_template")
-    return TokenizerSource(
-        backend=backend, special_tokens=special_tokens, chat_template=None if template is None else str(template)
-    )
+    if template is not None and not isinstance(template, str):
+        raise CheckpointError(f"tokenizer.chat_template must be text, got {shown(template)}")
+    return TokenizerSource(backend=backend, special_tokens=special_tokens, chat_template=template)
 
 
 def _byte_level(metadata: Mapping[str, object], vocabulary: _Vocabulary) -> tuple[tokenizers.Tokenizer, bool]:
@@ -85,10 +89,11 @@ def _byte_level(metadata: Mapping[str, object], vocabulary: _Vocabulary) -> tupl
         left, _, right = str(merge).partition(" ")
         if left not in ids or right not in ids or left + right not in ids:
             raise CheckpointError(
-                f"tokenizer.ggml.merges has {merge!r}, of which the vocabulary lacks a part or the whole"
+                f"tokenizer.ggml.merges has {shown(merge)}, of which the vocabulary lacks a part or the whole"
             )
         merges.append((left, right))
-    backend = tokenizers.Tokenizer(models.BPE(ids, merges, ignore_merges=pre_tokenizer.ignore_merges))
+    with failures_become(_malformed):
+        backend = tokenizers.Tokenizer(models.BPE(ids, merges, ignore_merges=pre_tokenizer.ignore_merges))
     if pre_tokenizer.composes:
         backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = pre_tokenizer.build()
@@ -97,19 +102,19 @@ def _byte_level(metadata: Mapping[str, object], vocabulary: _Vocabulary) -> tupl
 
 
 def _sentence_piece(metadata: Mapping[str, object], vocabulary: _Vocabulary) -> tokenizers.Tokenizer:
-    scores = [float(str(score)) for score in _array(metadata, "tokenizer.ggml.scores")]
+    scores = [_score(score) for score in _array(metadata, "tokenizer.ggml.scores")]
     _check_length("tokenizer.ggml.scores", len(scores), len(vocabulary.tokens))
     unknown = metadata.get("tokenizer.ggml.unknown_token_id", 0)
-    backend = tokenizers.Tokenizer(
-        models.BPE(
+    with failures_become(_malformed):
+        model = models.BPE(
             vocabulary.ids(),
             _merges_by_score(vocabulary, scores),
             unk_token=vocabulary.tokens[_id_in(vocabulary, "unknown", unknown)],
             fuse_unk=True,
             byte_fallback=True,
         )
-    )
-    adds_space = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
+    backend = tokenizers.Tokenizer(model)
+    adds_space = _switch(metadata, "add_space_prefix", True)
     prepend: list[normalizers.Normalizer] = [normalizers.Prepend("▁")] if adds_space else []
     backend.normalizer = normalizers.Sequence([*prepend, normalizers.Replace(" ", "▁")])
     strip: list[decoders.Decoder] = [decoders.Strip(" ", 1, 0)] if adds_space else []
@@ -128,6 +133,11 @@ def _merges_by_score(vocabulary: _Vocabulary, scores: list[float]) -> list[tuple
         for token, kind, score in zip(vocabulary.tokens, vocabulary.types, scores, strict=True)
         if kind == _NORMAL
     }
+    longest = max(normal, key=len, default="")
+    if len(longest) > MAX_PIECE:
+        raise CheckpointError(
+            f"tokenizer.ggml.tokens has {shown(longest)} of {len(longest)} characters, the limit is {MAX_PIECE}"
+        )
     ranked = sorted(normal, key=lambda token: -normal[token])
     return [
         (token[:cut], token[cut:])
@@ -138,10 +148,10 @@ def _merges_by_score(vocabulary: _Vocabulary, scores: list[float]) -> list[tuple
 
 
 def _read_vocabulary(metadata: Mapping[str, object]) -> _Vocabulary:
-    tokens = [str(token) for token in _array(metadata, "tokenizer.ggml.tokens")]
+    tokens = [_text(token) for token in _array(metadata, "tokenizer.ggml.tokens")]
     if len(set(tokens)) != len(tokens):
         token, count = Counter(tokens).most_common(1)[0]
-        raise CheckpointError(f"tokenizer.ggml.tokens has {token!r} {count} times")
+        raise CheckpointError(f"tokenizer.ggml.tokens has {shown(token)} {count} times")
     types = [_NORMAL] * len(tokens)
     if "tokenizer.ggml.token_type" in metadata:
         types = [_integer(kind, "token_type") for kind in _array(metadata, "tokenizer.ggml.token_type")]
@@ -175,8 +185,31 @@ def _array(metadata: Mapping[str, object], key: str) -> list[object]:
 
 def _integer(value: object, name: str) -> int:
     if not isinstance(value, SupportsIndex):
-        raise CheckpointError(f"tokenizer.ggml.{name} must be an integer, got {value!r}")
+        raise CheckpointError(f"tokenizer.ggml.{name} must be an integer, got {shown(value)}")
     return operator.index(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise CheckpointError(f"tokenizer.ggml.tokens must be texts, got {shown(value)}")
+    return value
+
+
+def _score(value: object) -> float:
+    if not isinstance(value, int | float) or value != value:
+        raise CheckpointError(f"tokenizer.ggml.scores must be numbers, got {shown(value)}")
+    return float(value)
+
+
+def _switch(metadata: Mapping[str, object], name: str, default: bool) -> bool:
+    value = metadata.get(f"tokenizer.ggml.{name}", default)
+    if not isinstance(value, bool):
+        raise CheckpointError(f"tokenizer.ggml.{name} must be true or false, got {shown(value)}")
+    return value
+
+
+def _malformed(reason: str) -> CheckpointError:
+    return CheckpointError(f"tokenizer.ggml.tokens and merges make no tokenizer: {reason}")
 
 
 def _check_length(key: str, length: int, num_tokens: int) -> None:

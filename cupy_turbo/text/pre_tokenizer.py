@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tokenizers import Regex, pre_tokenizers
 
 from cupy_turbo.core.errors import UnsupportedModelError
+from cupy_turbo.core.shown import shown
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _LLAMA3 = (
@@ -82,5 +83,5 @@ def byte_level_pre_tokenizer(name: str) -> BytePreTokenizer:
     """
     if name not in BYTE_PRE_TOKENIZERS:
         supported = ", ".join(sorted(BYTE_PRE_TOKENIZERS))
-        raise UnsupportedModelError(f"GGUF pre-tokenizer {name!r} is not supported; supported: {supported}")
+        raise UnsupportedModelError(f"GGUF pre-tokenizer {shown(name)} is not supported; supported: {supported}")
     return BYTE_PRE_TOKENIZERS[name]

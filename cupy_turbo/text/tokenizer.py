@@ -9,12 +9,14 @@ from pathlib import Path
 
 import tokenizers
 
-from cupy_turbo.core.errors import InvalidRequestError
+from cupy_turbo.core.errors import CheckpointError, InvalidRequestError
 from cupy_turbo.text.chat_template import render_chat
 from cupy_turbo.text.check import check_text
 from cupy_turbo.text.gguf_tokenizer import read_gguf_tokenizer
+from cupy_turbo.text.panics import failures_become
 from cupy_turbo.text.pieces import TokenText, token_text
 from cupy_turbo.text.source import TokenizerSource
+from cupy_turbo.text.token_bound import characters_per_token
 from cupy_turbo.text.tokenizer_folder import read_tokenizer_folder
 
 
@@ -66,15 +68,19 @@ class Tokenizer:
 
     def __init__(self, source: TokenizerSource) -> None:
         backend = source.backend
-        # A tokenizer.json may carry the padding and truncation of its training: neither belongs to a prompt.
+        # A tokenizer.json may carry the padding, truncation and dropout of its training: none belongs to a prompt.
         backend.no_padding()
         backend.no_truncation()
+        if getattr(backend.model, "dropout", None):
+            backend.model.dropout = None
         token_text(backend)  # refuses a decoder that cannot be streamed, before any weight is read
         self._backend: tokenizers.Tokenizer = backend
         self._special_tokens = dict(source.special_tokens)
         added = backend.get_added_tokens_decoder().values()
         self._skipped = frozenset(token.content for token in added if token.special)
-        self.vocab_size: int = max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        vocabulary = backend.get_vocab(with_added_tokens=True)
+        self.vocab_size: int = max(vocabulary.values(), default=-1) + 1
+        self._characters_per_token = characters_per_token(backend, vocabulary)
         self.bos_token_id: int | None = self._id_of("bos_token")
         self.eos_token_id: int | None = self._id_of("eos_token")
         self.chat_template: str | None = source.chat_template
@@ -92,10 +98,12 @@ class Tokenizer:
         Raises
         ------
         InvalidRequestError
-            If the text is not a str, or has half of a surrogate pair (no UTF-8 exists for it).
+            If the text is not a str, has half of a surrogate pair (no UTF-8 exists for it), or is one that the
+            model's tokenizer fails on.
         """
         check_text(text, "prompt")
-        ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens).ids
+        with failures_become(_cannot_encode):
+            ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens).ids
         if add_special_tokens and self.bos_token_id is not None and ids[:2] == [self.bos_token_id] * 2:
             warnings.warn(
                 f"the prompt begins with the BOS token {self._special_tokens['bos_token']!r} twice: once in the text, "
@@ -104,6 +112,10 @@ class Tokenizer:
                 stacklevel=2,
             )
         return ids
+
+    def least_tokens(self, text: str) -> int:
+        """Return a number of tokens that `encode` cannot stay below, in no time; 0 if nothing can be said."""
+        return 0 if self._characters_per_token is None else -(-len(text) // self._characters_per_token)
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         """Return the text of token ids, with U+FFFD where bytes are not UTF-8.
@@ -115,7 +127,9 @@ class Tokenizer:
         skip_special_tokens : bool
             Whether control tokens have no text either.
         """
-        return self._backend.decode([_token_id(token_id) for token_id in ids], skip_special_tokens=skip_special_tokens)
+        listed = [_token_id(token_id) for token_id in ids]
+        with failures_become(lambda reason: CheckpointError(f"the model's tokenizer cannot decode: {reason}")):
+            return self._backend.decode(listed, skip_special_tokens=skip_special_tokens)
 
     def token(self, token_id: int, *, skip_special_tokens: bool = True) -> str | None:
         """Return a token as the vocabulary spells it; None if it has no text."""
@@ -167,6 +181,10 @@ class Tokenizer:
     def _id_of(self, name: str) -> int | None:
         token = self._special_tokens.get(name)
         return None if token is None else self._backend.token_to_id(token)
+
+
+def _cannot_encode(reason: str) -> InvalidRequestError:
+    return InvalidRequestError(f"the model's tokenizer fails on this prompt: {reason}", parameter="prompt", value=None)
 
 
 def _token_id(token_id: int) -> int:

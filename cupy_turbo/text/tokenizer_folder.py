@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import tokenizers
 
+from cupy_turbo.checkpoint.json_file import parse_json_object, read_optional_json_object, read_text
+from cupy_turbo.checkpoint.model_file import find_model_file
 from cupy_turbo.core.errors import CheckpointError, UnsupportedModelError
+from cupy_turbo.core.shown import shown, shown_name
+from cupy_turbo.text.panics import failures_become
 from cupy_turbo.text.source import TokenizerSource, add_around
+from cupy_turbo.text.tokenizer_checks import check_normalizer
 
 _SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 
@@ -26,20 +30,22 @@ def read_tokenizer_folder(folder: Path) -> TokenizerSource:
     Raises
     ------
     CheckpointError
-        If a file is missing or malformed.
+        If a file is missing or malformed, or a link that leads out of the folder.
     UnsupportedModelError
         If there is only a SentencePiece model.
     """
     path = folder / "tokenizer.json"
-    if not path.is_file():
+    if find_model_file(path) is None:
         raise _no_tokenizer(folder)
-    try:
-        backend = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises plain Exception
-        raise CheckpointError(f"{path} is not a tokenizer: {error}") from error
-    config = _read_json(folder / "tokenizer_config.json")
-    named = {**_read_json(folder / "special_tokens_map.json"), **config}
-    special_tokens = {name: text for name in _SPECIAL_TOKENS if (text := _token_text(named.get(name))) is not None}
+    text = read_text(path)
+    check_normalizer(parse_json_object(text, str(path)).get("normalizer"), str(path))
+    with failures_become(lambda reason: CheckpointError(f"{path} is not a tokenizer: {reason}")):
+        backend = tokenizers.Tokenizer.from_str(text)
+        backend.encode("a")  # a post-processor that names tokens it does not have fails on every text
+    config = read_optional_json_object(folder / "tokenizer_config.json")
+    named = {**read_optional_json_object(folder / "special_tokens_map.json"), **config}
+    texts = {name: _token_text(named.get(name)) for name in _SPECIAL_TOKENS}
+    special_tokens = {name: token for name, token in texts.items() if token is not None}
     _apply_additions(folder, backend, config, special_tokens)
     return TokenizerSource(
         backend=backend, special_tokens=special_tokens, chat_template=_read_chat_template(folder, config)
@@ -51,27 +57,41 @@ def _apply_additions(
 ) -> None:
     """Let `add_bos_token` and `add_eos_token`, where given, overrule tokenizer.json (as transformers does)."""
     wanted = {name: config.get(f"add_{name}") for name in ("bos_token", "eos_token")}
+    for name, value in wanted.items():
+        if value is not None and not isinstance(value, bool):
+            raise CheckpointError(
+                f"{folder / 'tokenizer_config.json'}: add_{name} must be true or false, got {shown(value)}"
+            )
     if all(value is None for value in wanted.values()):
         return
     bos, eos = (special_tokens.get(name) if value else None for name, value in wanted.items())
     for token in (bos, eos):
         if token is not None and backend.token_to_id(token) is None:
-            raise CheckpointError(f"{folder}: every prompt should get {token!r}, which tokenizer.json does not have")
+            raise CheckpointError(
+                f"{folder}: every prompt should get {shown(token)}, which tokenizer.json does not have"
+            )
     add_around(backend, bos=bos, eos=eos)
 
 
 def _read_chat_template(folder: Path, config: Mapping[str, object]) -> str | None:
     jinja = folder / "chat_template.jinja"
-    if jinja.is_file():
-        return jinja.read_text(encoding="utf-8")
-    template = _read_json(folder / "chat_template.json").get("chat_template", config.get("chat_template"))
+    if find_model_file(jinja) is not None:
+        return read_text(jinja)
+    own_file = folder / "chat_template.json"
+    template, source = read_optional_json_object(own_file).get("chat_template"), own_file
+    if template is None:
+        template, source = config.get("chat_template"), folder / "tokenizer_config.json"
     if isinstance(template, list):  # named templates: [{"name": "default", "template": …}, …]
-        template = {str(entry["name"]): entry["template"] for entry in template}
+        entries = [each for each in template if isinstance(each, Mapping)]
+        template = {str(each.get("name")): each.get("template") for each in entries}
     if isinstance(template, Mapping):
         if "default" not in template:
-            raise CheckpointError(f"{folder}: of the chat templates {sorted(template)} none is named 'default'")
+            names = ", ".join(shown_name(str(name)) for name in sorted(template)[:8])
+            raise CheckpointError(f"{source}: of the chat templates [{names}] none is named 'default'")
         template = template["default"]
-    return None if template is None else str(template)
+    if template is not None and not isinstance(template, str):
+        raise CheckpointError(f"{source}: chat_template must be text, got {shown(template)}")
+    return template
 
 
 def _token_text(token: object) -> str | None:
@@ -79,18 +99,6 @@ def _token_text(token: object) -> str | None:
     if isinstance(token, Mapping):
         token = token.get("content")
     return token if isinstance(token, str) else None
-
-
-def _read_json(path: Path) -> dict[str, object]:
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} must hold an object, got {type(content).__name__}")
-    return content
 
 
 def _no_tokenizer(folder: Path) -> Exception:

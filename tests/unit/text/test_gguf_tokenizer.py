@@ -139,7 +139,7 @@ def test_words_are_cut_as_the_name_says(name: str, text: str, pieces: list[str])
 
 
 def test_unknown_kinds_are_refused_by_name() -> None:
-    with pytest.raises(UnsupportedModelError, match="tokenizer 'bert' is not supported; supported: 'gpt2', 'llama'"):
+    with pytest.raises(UnsupportedModelError, match="model 'bert' is not supported; supported: 'gpt2', 'llama'"):
         open_tokenizer(demo_metadata(ggml__model="bert"))
     with pytest.raises(UnsupportedModelError, match=r"pre-tokenizer 'dbrx' is not supported; supported: .*smollm"):
         open_tokenizer(demo_metadata(ggml__pre="dbrx"))

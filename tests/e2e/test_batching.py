@@ -55,7 +55,9 @@ def answers(llm: LLM, batch: list[tuple[list[int], SamplingParams]]) -> list[tup
 
 
 @settings(
-    max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=examples(5),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(batch=st.lists(requests(), min_size=2, max_size=10))
 def test_a_crowd_changes_nothing(synchronous, lookahead, crowded, batch):

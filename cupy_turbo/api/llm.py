@@ -13,6 +13,7 @@ from cupy_turbo.api.loading import LoadedModel, load_model
 from cupy_turbo.api.outputs import CompletionOutput, RequestOutput, StreamDelta
 from cupy_turbo.api.requests import Prompt, RequestBuilder, TokenizedPrompt, listed_prompts, pair_params
 from cupy_turbo.api.sampling_params import SamplingParams
+from cupy_turbo.api.sizing import check_integer
 from cupy_turbo.core.queue import Queue
 from cupy_turbo.engine.engine import Engine
 from cupy_turbo.engine.request import Request, RequestEvent
@@ -88,6 +89,7 @@ class LLM:
         revision: str | None = None,
         progress: bool = True,
     ) -> None:
+        check_integer("seed", seed, 0, 2**64 - 1)
         self._loaded: LoadedModel = load_model(
             model,
             device=device,

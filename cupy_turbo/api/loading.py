@@ -12,6 +12,7 @@ from cupy_turbo.checkpoint import Checkpoint, open_checkpoint
 from cupy_turbo.core.dtypes import FLOAT_TYPES, parse_dtype
 from cupy_turbo.core.errors import InvalidRequestError
 from cupy_turbo.core.protocols import Device
+from cupy_turbo.core.shown import shown
 from cupy_turbo.device import open_device
 from cupy_turbo.engine.config import EngineConfig
 from cupy_turbo.models.config import ModelConfig
@@ -60,15 +61,22 @@ def load_model(
     progress: bool,
 ) -> LoadedModel:
     """Read the configuration, check every option, then open the device and load; see `LLM` for the parameters."""
-    if not 0 < gpu_memory_utilization <= 1:
+    is_number = isinstance(gpu_memory_utilization, int | float) and not isinstance(gpu_memory_utilization, bool)
+    if not is_number or not 0 < gpu_memory_utilization <= 1:
         raise InvalidRequestError(
-            f"gpu_memory_utilization must be > 0 and <= 1, got {gpu_memory_utilization}",
+            f"gpu_memory_utilization must be a number > 0 and <= 1, got {shown(gpu_memory_utilization)}",
             parameter="gpu_memory_utilization",
             value=gpu_memory_utilization,
         )
-    if phases not in (1, 2):
+    if type(phases) is not int or phases not in (1, 2):
         raise InvalidRequestError(
-            f"phases must be 1 (synchronous) or 2 (one batch ahead), got {phases}", parameter="phases", value=phases
+            f"phases must be 1 (synchronous) or 2 (one batch ahead), got {shown(phases)}",
+            parameter="phases",
+            value=phases,
+        )
+    if not isinstance(device, str):
+        raise InvalidRequestError(
+            f"device must be auto, host, cuda or cuda:N, got {shown(device)}", parameter="device", value=device
         )
     checkpoint = open_checkpoint(model, revision=revision)
     config = checkpoint.config
@@ -130,10 +138,13 @@ def build_language_model(
 
 
 def _choose_dtype(dtype: str, config: ModelConfig) -> np.dtype:
-    chosen = config.dtype if dtype == "auto" else parse_dtype(dtype)
+    try:
+        chosen = config.dtype if isinstance(dtype, str) and dtype == "auto" else parse_dtype(dtype)
+    except (TypeError, ValueError):
+        chosen = np.dtype(np.void)
     if chosen not in FLOAT_TYPES:
         names = ", ".join(each.name for each in FLOAT_TYPES)
-        raise InvalidRequestError(f"dtype must be auto, {names}, got {dtype!r}", parameter="dtype", value=dtype)
+        raise InvalidRequestError(f"dtype must be auto, {names}, got {shown(dtype)}", parameter="dtype", value=dtype)
     return chosen
 
 

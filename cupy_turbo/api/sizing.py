@@ -8,9 +8,11 @@ import numpy as np
 
 from cupy_turbo.core.errors import InvalidRequestError
 from cupy_turbo.core.protocols import Device
+from cupy_turbo.core.shown import shown
 from cupy_turbo.engine.config import EngineConfig
 from cupy_turbo.models.config import ModelConfig
 from cupy_turbo.models.kv_cache import kv_block_bytes
+from cupy_turbo.models.rope_config import MAX_POSITION
 from cupy_turbo.models.step import StepLimits
 
 _log = logging.getLogger("cupy_turbo")
@@ -20,6 +22,18 @@ HOST_KV_BYTES = 1 << 30
 
 GRAPH_RESERVE_BYTES = 512 << 20
 """Left free on a GPU for captured graphs, loaded kernels and the driver."""
+
+
+MAX_SEQS = 1 << 14
+MAX_BATCHED_TOKENS = 1 << 20
+
+
+def check_integer(name: str, value: object, low: int, high: int) -> None:
+    """Raise InvalidRequestError, naming the option, unless the value is an integer in [low, high]."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidRequestError(
+            f"{name} must be an integer from {low} to {high}, got {shown(value)}", parameter=name, value=value
+        )
 
 
 def choose_limits(
@@ -38,6 +52,14 @@ def choose_limits(
     InvalidRequestError
         Naming the option, its value and the limit.
     """
+    for name, value, largest in (
+        ("max_model_len", max_model_len, MAX_POSITION),
+        ("max_num_seqs", max_num_seqs, MAX_SEQS),
+        ("max_num_batched_tokens", max_num_batched_tokens, MAX_BATCHED_TOKENS),
+    ):
+        if value is not None:
+            check_integer(name, value, 1, largest)
+    check_integer("block_size", block_size, 16, 128)
     longest = config.max_position
     if config.rope.type == "dynamic":  # the base grows with the length that the table is built for
         longest = int(longest * config.rope.factor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from cupy_turbo.checkpoint.checkpoint import Checkpoint
 from cupy_turbo.checkpoint.folder import open_folder
 from cupy_turbo.checkpoint.presets import DEMO_FOLDER, PRESETS, open_random
 from cupy_turbo.core.errors import CheckpointError
+from cupy_turbo.core.shown import shown
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
@@ -42,17 +44,25 @@ def open_checkpoint(model: str | Path, revision: str | None = None) -> Checkpoin
     >>> checkpoint.config.num_layers, checkpoint.tensors["model.norm.weight"].shape
     (6, (128,))
     """
-    name, path = str(model), Path(model).expanduser()
-    is_hub_id = isinstance(model, str) and _HUB_ID.fullmatch(name) and path.suffix != ".gguf" and not path.exists()
+    if not isinstance(model, str | Path) or not isinstance(revision, str | None):
+        raise CheckpointError(f"model and revision must be text or a path, got {shown(model)} and {shown(revision)}")
+    # os.path: a name that no file can have (too long, a NUL in it) is one that does not exist
+    name, path = str(model), Path(os.path.expanduser(model))
+    is_hub_id = (
+        isinstance(model, str)
+        and _HUB_ID.fullmatch(name) is not None
+        and path.suffix != ".gguf"
+        and not os.path.exists(path)
+    )
     if revision is not None and not is_hub_id:
-        raise CheckpointError(f"revision {revision!r} was given, but {name!r:.200} is no id of the Hugging Face Hub")
+        raise CheckpointError(f"revision {shown(revision)} was given, but {shown(name)} is no id of the Hub")
     if model == "demo":
         return open_folder(DEMO_FOLDER)
     if name.startswith("random:"):
         return open_random(name.removeprefix("random:"))
-    if name and path.is_dir():  # Path("") is the working directory
+    if name and os.path.isdir(path):  # Path("") is the working directory
         return open_folder(path)
-    if path.is_file():
+    if os.path.isfile(path):
         if path.suffix != ".gguf":
             raise CheckpointError(f"{path} is a file but no .gguf; for safetensors, name the folder with config.json")
         from cupy_turbo.checkpoint.gguf_file import open_gguf
@@ -63,7 +73,7 @@ def open_checkpoint(model: str | Path, revision: str | None = None) -> Checkpoin
 
         return open_folder(fetch_model(name, revision))
     raise CheckpointError(
-        f"no model {name!r:.200}: no such file or folder. Known forms: demo; a folder with config.json and "
+        f"no model {shown(name)}: no such file or folder. Known forms: demo; a folder with config.json and "
         f"safetensors; a .gguf file; an id owner/name of the Hugging Face Hub; random: and one of "
         f"{', '.join(PRESETS)}"
     )

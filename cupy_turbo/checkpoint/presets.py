@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from cupy_turbo.checkpoint.checkpoint import Checkpoint
 from cupy_turbo.checkpoint.folder import read_folder_config
 from cupy_turbo.core.errors import CheckpointError
+from cupy_turbo.core.shown import shown_name
 from cupy_turbo.models.config import ModelConfig
 
 DEMO_FOLDER = Path(__file__).parents[1] / "assets" / "demo"
@@ -102,11 +104,11 @@ def open_random(name: str) -> Checkpoint:
     """
     if name in PRESETS:
         config = ModelConfig.from_hf(PRESETS[name], source=f"random:{name}")
-    elif (Path(name).expanduser() / "config.json").is_file():
-        config = read_folder_config(Path(name).expanduser())
+    elif os.path.isfile(file := Path(os.path.expanduser(name)) / "config.json"):
+        config = read_folder_config(file.parent)
     else:
         raise CheckpointError(
-            f"random:{name} is neither a preset ({', '.join(PRESETS)}) nor a folder with a config.json"
+            f"random:{shown_name(name)} is neither a preset ({', '.join(PRESETS)}) nor a folder with a config.json"
         )
     return Checkpoint(
         config=config,

@@ -60,6 +60,9 @@ class Watch(Protocol):
     def synchronize_device(self, domain: str, wait: Callable[[], None]) -> None:
         """Wait for a device by calling `wait`."""
 
+    def close_device(self, domain: str) -> None:
+        """Hear that a device is about to be closed."""
+
     def allocated(self, array: object, kind: str) -> None:
         """Hear that memory was taken from a device."""
 

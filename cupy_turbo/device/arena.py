@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from cupy_turbo.core import sanitizing
 from cupy_turbo.core.protocols import Array, Device
 from cupy_turbo.core.stream import Stream
 
@@ -35,7 +36,8 @@ class Arena:
     Notes
     -----
     The arena does not wait for its own copies: whoever rewrites `host` after `upload`, or reads it after `download`,
-    first synchronises with an event recorded behind that copy.
+    first synchronises with an event recorded behind that copy. Under the stream sanitizer it is an error to take a
+    field from `host` between `download` and that wait: take it when it is needed, not earlier.
     """
 
     def __init__(self, device: Device, fields: Mapping[str, tuple[tuple[int, ...], np.dtype]]) -> None:
@@ -48,7 +50,7 @@ class Arena:
         self._device = device
         self._host_buffer = device.pinned((self.nbytes,), byte)
         self._device_buffer = device.empty((self.nbytes,), byte)
-        self.host: dict[str, np.ndarray] = {}
+        self.host: dict[str, np.ndarray] = _HostFields()
         self.device: dict[str, Array] = {}
         for name, (shape, dtype) in fields.items():
             span = slice(offsets[name], offsets[name] + sizes[name])
@@ -62,3 +64,13 @@ class Arena:
     def download(self, stream: Stream) -> None:
         """Queue the copy of all fields from device to host on `stream`."""
         self._device.copy(self._host_buffer, self._device_buffer, stream=stream)
+
+
+class _HostFields(dict[str, np.ndarray]):
+    """The host's views of the fields; the sanitizer hears when one is taken."""
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        field = super().__getitem__(name)
+        if sanitizing.watch is not None:
+            sanitizing.watch.host_access(field)
+        return field

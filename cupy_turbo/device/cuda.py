@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from cupy_turbo.core import sanitizing
 from cupy_turbo.core.current_device import pop_device, push_device
 from cupy_turbo.core.errors import DeviceError, DeviceUnavailableError
 from cupy_turbo.core.protocols import Array, DeviceStatistics, Shape
@@ -25,6 +26,7 @@ from cupy_turbo.device.cuda_kernel import CudaKernel, CudaKernels
 from cupy_turbo.device.cuda_memory import CudaMemory
 from cupy_turbo.device.cuda_stream import CudaCapture, CudaEvent, CudaStream, capture_graph
 from cupy_turbo.device.gpu import Gpu, Owner
+from cupy_turbo.device.queued_work import domain_of
 from cupy_turbo.device.source import KernelLibrary
 
 _MULTIPROCESSORS, _CAPABILITY_MAJOR, _CAPABILITY_MINOR, _MAX_SHARED_BYTES = 16, 75, 76, 97  # cudaDeviceAttr
@@ -233,6 +235,8 @@ class CudaDevice:
         if self._gpu.capture is not None:
             raise DeviceError(f"{self.name} cannot be closed while a graph is captured")
         self._is_closed = True
+        if sanitizing.watch is not None:
+            sanitizing.watch.close_device(domain_of(self))
         self._kernels.clear()
         with suppress(DeviceError):  # a lost device, or a forked child's, has nothing left to wait for
             self._gpu.synchronize()

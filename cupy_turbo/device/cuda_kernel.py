@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from cupy_turbo.core.errors import DeviceError, DeviceLostError
+from cupy_turbo.core import sanitizing
+from cupy_turbo.core.errors import DeviceError, DeviceLostError, SanitizerError
 from cupy_turbo.core.protocols import LaunchSize
 from cupy_turbo.core.shared_handle import handle_of
 from cupy_turbo.core.stream import Stream
@@ -15,6 +16,7 @@ from cupy_turbo.device import nvrtc
 from cupy_turbo.device.cache import DiskCache, cache_key
 from cupy_turbo.device.gpu import Gpu, Owner
 from cupy_turbo.device.launch_size import block_extent, grid_extent
+from cupy_turbo.device.queued_work import kernel_work
 from cupy_turbo.device.signature import Signature, parse_signature
 from cupy_turbo.device.source import KernelLibrary
 
@@ -65,8 +67,10 @@ class CudaKernel(Owner):
         try:
             if shared_bytes > self._allowed_bytes:
                 self._allow_shared(shared_bytes)
+            if sanitizing.watch is not None or handle.nodes is not None:
+                handle.note(kernel_work(self.signature, arguments))
             self._gpu.call(self.raw, grid, block, arguments, shared_mem=shared_bytes, stream=handle.raw)
-        except DeviceLostError:
+        except (DeviceLostError, SanitizerError):
             raise
         except DeviceError as error:
             launch = f"kernel {self.name}, grid {grid}, block {block}, {shared_bytes} bytes of dynamic shared memory"

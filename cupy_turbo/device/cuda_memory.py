@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from cupy_turbo.core import sanitizing
 from cupy_turbo.core.protocols import Array, DeviceStatistics, Shape
 from cupy_turbo.device.cuda_stream import CudaStream
 from cupy_turbo.device.gpu import Allocation, Gpu, Owner
+from cupy_turbo.device.queued_work import copy_work, fill_work
 
 _REGISTERED_HOST, _MANAGED = 1, 3  # cudaMemoryType
 
@@ -51,7 +53,10 @@ class CudaMemory:
         pointer = allocation.pointer if allocation else 0
         memory = cuda.UnownedMemory(pointer, nbytes, allocation, self._gpu.index)
         self._count(device=nbytes)
-        return self._array_type(extents, kind, memptr=cuda.MemoryPointer(memory, 0))
+        array = self._array_type(extents, kind, memptr=cuda.MemoryPointer(memory, 0))
+        if sanitizing.watch is not None:
+            sanitizing.watch.allocated(array, "device")
+        return array
 
     def pinned(self, shape: Shape, dtype: DTypeLike) -> np.ndarray:
         """Take page-locked host memory with undefined contents."""
@@ -60,7 +65,10 @@ class CudaMemory:
             return np.empty(extents, kind)
         allocation = self._gpu.pin(nbytes)
         self._count(pinned=nbytes)
-        return np.asarray(allocation).view(kind).reshape(extents)
+        array = np.asarray(allocation).view(kind).reshape(extents)
+        if sanitizing.watch is not None:
+            sanitizing.watch.allocated(array, "pinned")
+        return array
 
     def copy(self, dst: Array | np.ndarray, src: Array | np.ndarray, stream: CudaStream) -> None:
         """Queue a copy; see `Device.copy`."""
@@ -74,6 +82,8 @@ class CudaMemory:
             )
         if not dst.nbytes:
             return
+        if sanitizing.watch is not None or stream.nodes is not None:
+            stream.note(copy_work(dst, src))
         # The direction is told, not guessed by the driver: to device 1, to host 2, on the device 3.
         direction = (not isinstance(dst, np.ndarray)) + 2 * (not isinstance(src, np.ndarray))
         self._gpu.call(self._gpu.runtime.memcpyAsync, target, source, dst.nbytes, direction, stream.handle)
@@ -87,6 +97,8 @@ class CudaMemory:
             raise TypeError("fill takes a device array, got a NumPy array")
         pointer, is_ours = self._address(array, "destination")
         if array.nbytes:
+            if sanitizing.watch is not None or stream.nodes is not None:
+                stream.note(fill_work(array))
             self._gpu.call(self._gpu.runtime.memsetAsync, pointer, byte, array.nbytes, stream.handle)
             self._keep((array,), is_ours, stream)
 

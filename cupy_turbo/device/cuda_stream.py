@@ -6,10 +6,12 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from cupy_turbo.core import sanitizing
 from cupy_turbo.core.errors import DeviceError
 from cupy_turbo.core.shared_handle import handle_of
 from cupy_turbo.core.stream import Stream
 from cupy_turbo.device.gpu import Gpu, Owner
+from cupy_turbo.device.queued_work import Work
 
 if TYPE_CHECKING:
     from cupy_turbo.device.cuda import CudaDevice
@@ -35,6 +37,14 @@ class CudaStream(_Handle):
         super().__init__(device, gpu, raw)
         self.handle: int = raw.ptr
         self.priority: int = raw.priority
+        self.nodes: list[Work] | None = None  # what the capture of this stream has so far
+
+    def note(self, work: Work) -> None:
+        """Describe work to the sanitizer, or to the graph being captured, before it is queued here."""
+        if self.nodes is not None:
+            self.nodes.append(work)
+        elif sanitizing.watch is not None:
+            sanitizing.watch.queue(self, work)
 
     def synchronize(self) -> None:
         """Wait until all that is queued here has run; other Python threads run meanwhile."""
@@ -53,12 +63,12 @@ class CudaEvent(_Handle):
         super().__init__(device, gpu, raw)
         self.handle: int = raw.ptr
         self.timing = timing
-        self._is_recorded = False
+        self.is_recorded = False
 
     def record(self, stream_handle: CudaStream) -> None:
         """Happen when all that is queued on the stream so far has run."""
         self._gpu.call(self._gpu.runtime.eventRecord, self.handle, stream_handle.handle)
-        self._is_recorded = True
+        self.is_recorded = True
 
     def synchronize(self) -> None:
         """Wait for the latest record; at once if there is none. Other Python threads run meanwhile."""
@@ -71,7 +81,7 @@ class CudaEvent(_Handle):
 
     def elapsed_since(self, other: CudaEvent) -> float:
         """Milliseconds from the other event to this one; ValueError if either was never recorded."""
-        if not (self._is_recorded and other._is_recorded):
+        if not (self.is_recorded and other.is_recorded):
             raise ValueError("elapsed_since() of an event that was never recorded")
         return float(self._gpu.call(self._gpu.runtime.eventElapsedTime, other.handle, self.handle))
 
@@ -79,13 +89,16 @@ class CudaEvent(_Handle):
 class CudaGraph(_Handle):
     """An instantiated `cupy.cuda.Graph`, as `raw`, with the arrays that its nodes use."""
 
-    def __init__(self, device: CudaDevice, gpu: Gpu, raw: Any, operands: list[object]) -> None:
+    def __init__(self, device: CudaDevice, gpu: Gpu, raw: Any, operands: list[object], nodes: list[Work]) -> None:
         super().__init__(device, gpu, raw)
         self._operands = operands
+        self._nodes = nodes
 
     def launch(self, stream: Stream) -> None:
         """Queue all of it on a stream, with the addresses it was captured with."""
         handle: Any = handle_of(stream, "Stream", "Graph.launch()")
+        if sanitizing.watch is not None and handle.nodes is None:
+            sanitizing.watch.launch(handle, self, self._nodes)
         self._gpu.call(self.raw.launch, handle.raw)
 
 
@@ -117,14 +130,15 @@ def capture_graph(device: CudaDevice, gpu: Gpu, stream: CudaStream) -> Iterator[
     with gpu.exclusive:
         gpu.call(stream.raw.begin_capture, gpu.runtime.streamCaptureModeRelaxed)
         operands = gpu.capture = []
+        nodes = stream.nodes = []
         try:
             yield captured
         except BaseException:
-            gpu.capture = None
+            gpu.capture = stream.nodes = None
             with contextlib.suppress(DeviceError):  # it ends the capture even when it reports that it was spoilt
                 gpu.call(stream.raw.end_capture)
             raise
-        gpu.capture = None
+        gpu.capture = stream.nodes = None
         raw = gpu.call(stream.raw.end_capture)
         gpu.call(raw.upload, stream.raw)
-    captured._graph = CudaGraph(device, gpu, raw, operands)
+    captured._graph = CudaGraph(device, gpu, raw, operands, nodes)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from cupy_turbo.core import sanitizing
 from cupy_turbo.core.errors import DeviceError, DeviceLostError
 
 _SUCCESS, _OUT_OF_MEMORY, _NOT_READY = 0, 2, 600
@@ -27,7 +28,7 @@ class Allocation:
     any thread and inside a graph capture, never calls CUDA.
     """
 
-    __slots__ = ("_garbage", "_release", "nbytes", "pointer")
+    __slots__ = ("__weakref__", "_garbage", "_release", "nbytes", "pointer")
 
     def __init__(self, pointer: int, nbytes: int, release: Callable[[int], None], garbage: deque[Any]) -> None:
         self.pointer = pointer
@@ -177,6 +178,12 @@ class Gpu:
     def synchronize(self) -> None:
         """Wait for all work on the GPU."""
         self.check_can("wait for the device")
+        if sanitizing.watch is None:
+            self._wait_for_all()
+        else:
+            sanitizing.watch.synchronize_device(self.name, self._wait_for_all)
+
+    def _wait_for_all(self) -> None:
         with self.exclusive:
             self.call(self.runtime.deviceSynchronize)
 
@@ -226,3 +233,5 @@ class Gpu:
             while self._garbage:
                 release, pointer = self._garbage.popleft()
                 self.call(release, pointer)
+                if sanitizing.watch is not None:
+                    sanitizing.watch.released(pointer)

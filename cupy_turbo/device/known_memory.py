@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import ref
 
+import numpy as np
+
 from cupy_turbo.core.errors import SanitizerError
 from cupy_turbo.device.interval_map import IntervalMap
 from cupy_turbo.device.queued_work import address_range, memory_owner
@@ -59,7 +61,7 @@ class KnownMemory:
         start, stop = address_range(array)
         if is_owner:
             first = _first_address(owner, start)
-            kind = "host" if hasattr(owner, "__array_interface__") else "device"
+            kind = "host" if isinstance(array, np.ndarray) else "device"
             block = Block(first, max(stop, first + getattr(owner, "nbytes", 0)), kind, None)
             self._freed.erase(block.start, block.stop)
             self._own(owner, block)

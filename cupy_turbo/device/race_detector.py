@@ -79,7 +79,8 @@ class StreamClock:
         self.label, self.domain = label, domain
         self.number = next(_numbers)
         self.clock: Clock = {self.number: 0}
-        self.latest: Queued | None = None
+        self.download: Queued | None = None
+        """What it was given last that writes memory of the host; kept here for whoever asks."""
 
     @property
     def count(self) -> int:
@@ -154,7 +155,6 @@ class RaceDetector:
         if conflict is not None:
             raise RaceFound(conflict)
         stream.clock[stream.number] = operation.number
-        stream.latest = operation
         # Reads first: an operation that also writes the same bytes leaves the write.
         for access in accesses:
             if not access.writes:
@@ -206,13 +206,6 @@ class RaceDetector:
             if segment.write is not None and not self.is_finished(segment.write[0]):
                 return segment.write
         return None
-
-    def is_ordered_by_anyone(self, operation: Queued) -> bool:
-        """Whether the host, another stream or an event that still exists stands behind an operation."""
-        number, count = operation.stream.number, operation.number
-        clocks: list[Clock | None] = [self.host, *(event.clock for event in self.events)]
-        clocks += [stream.clock for stream in self.streams if stream is not operation.stream]
-        return any(clock is not None and clock.get(number, 0) >= count for clock in clocks)
 
     def events_behind(self, operation: Queued) -> list[EventClock]:
         """Return the events whose latest record stands behind an operation."""

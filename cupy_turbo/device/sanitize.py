@@ -40,7 +40,7 @@ class Sanitizer:
     ----------
     findings : list of str
         What is suspect but not proved wrong, in the order in which it was found: a stream that waits again for an
-        event which was never recorded, a stream that was destroyed with work that nobody ever waited for.
+        event which was never recorded, a stream that was destroyed with a copy to the host that nobody waited for.
     num_operations : int
         Operations checked, those of graphs included.
     """
@@ -153,18 +153,19 @@ class Sanitizer:
             if write is not None:
                 raise host_race_error(write, start, stop, find_origin(), self._detector, self.memory.blocks)
 
-    def close(self) -> list[str]:
-        """Name the streams that were destroyed with work nobody has waited for since; return all findings."""
+    def close_device(self, domain: str | None = None) -> None:
+        """Name the streams, of one device or of all, that were destroyed with copies to the host nobody waited for."""
         with self._lock:
             self._bury()
-            for operation in self._abandoned:
-                if not self._detector.is_ordered_by_anyone(operation):
+            abandoned, self._abandoned = self._abandoned, []
+            for operation in abandoned:
+                if domain not in (None, operation.stream.domain):
+                    self._abandoned.append(operation)
+                elif not self._detector.is_finished(operation):
                     self._find(
-                        f"{operation.stream.label} was destroyed and nobody ever waited for what it was given last, "
-                        f"{operation.name} at {describe(operation.origin)}"
+                        f"{operation.stream.label} was destroyed, and nobody waited for its copy to the host, queued "
+                        f"at {describe(operation.origin)}: what was read there may be older bytes"
                     )
-            self._abandoned.clear()
-            return self.findings
 
     # What follows is called with the lock held.
 
@@ -179,6 +180,8 @@ class Sanitizer:
         for work in works:
             if work.name == "copy":
                 dst, src = work.operands
+                if isinstance(dst, np.ndarray):
+                    clock.download = operation
                 self._sources.copied(operation, dst, src, accesses, self._detector)
 
     def _know(self, operands: Sequence[Any]) -> None:
@@ -200,8 +203,8 @@ class Sanitizer:
     def _drop_stream(self, key: int, clock: StreamClock) -> None:
         self._ends.pop(key, None)
         self._detector.drop_stream(clock)
-        if clock.latest is not None and not self._detector.is_finished(clock.latest):
-            self._abandoned.append(clock.latest)
+        if clock.download is not None:
+            self._abandoned.append(clock.download)
 
     def _event(self, handle: Any) -> EventClock:
         clock = self._events.get(handle)
@@ -307,7 +310,7 @@ def sanitize() -> Iterator[Sanitizer]:
     ...     ready.record(upload)
     ...     device.fill(array, 2, stream=compute)       # nobody waited for `ready`
     Traceback (most recent call last):
-    cupy_turbo.core.errors.StreamRaceError: nothing orders fill and fill, on the same memory: both write it ...
+    cupy_turbo.core.errors.StreamRaceError: nothing orders fill and fill on the same memory: both write it ...
     """
     with _switching:
         sanitizer = _holders[-1] if _holders else Sanitizer()
@@ -322,7 +325,8 @@ def sanitize() -> Iterator[Sanitizer]:
             if is_outermost:
                 sanitizing.watch = None
     if is_outermost:
-        for finding in sanitizer.close():
+        sanitizer.close_device()
+        for finding in sanitizer.findings:
             warnings.warn(finding, SanitizerWarning, stacklevel=3)
 
 
@@ -345,4 +349,4 @@ def sanitize_by_environment() -> None:
             return
         _holders.append(Sanitizer())
         sanitizing.watch = _holders[0]
-    atexit.register(_holders[0].close)
+    atexit.register(_holders[0].close_device)

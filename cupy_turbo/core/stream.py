@@ -147,8 +147,17 @@ class Stream(SharedHandle[StreamHandle]):
         impl.wait(event_impl)
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        """Let CuPy, cuda.core and torch take it as a stream: (protocol version 0, handle)."""
-        return 0, self._require("__cuda_stream__()").handle
+        """Let CuPy, cuda.core and torch take it as a stream: (protocol version 0, handle).
+
+        Raises
+        ------
+        TypeError
+            If it is not a stream of a GPU: CUDA would read a small number as one of its own default streams.
+        """
+        impl = self._require("__cuda_stream__()")
+        if impl.device.kind != "cuda":
+            raise TypeError(f"a Stream of {impl.device.name} is not a CUDA stream: create it on a cuda device")
+        return 0, impl.handle
 
     def __repr__(self) -> str:
         if self._impl is None:

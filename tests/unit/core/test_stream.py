@@ -142,7 +142,12 @@ def test_repr_is_one_honest_line(device: Device) -> None:
 
 def test_cuda_stream_protocol(device: Device) -> None:
     stream = Stream.create(device=device)
-    assert stream.__cuda_stream__() == (0, stream.handle)
+    if device.kind == "cuda":
+        assert stream.__cuda_stream__() == (0, stream.handle)
+        return
+    # Handles 1 and 2 are CUDA's legacy and per-thread default streams.
+    with pytest.raises(TypeError, match=r"^a Stream of host is not a CUDA stream: create it on a cuda device$"):
+        stream.__cuda_stream__()
 
 
 def test_a_never_recorded_event_holds_nothing_back(device: Device) -> None:

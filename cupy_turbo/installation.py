@@ -14,7 +14,7 @@ from cupy_turbo.core.errors import CupyTurboError
 from cupy_turbo.device import nvrtc, open_device
 from cupy_turbo.device.cache import cache_folder
 from cupy_turbo.device.host_compiler import compiler_version
-from cupy_turbo.device.machine import available_cores
+from cupy_turbo.device.machine import available_cores, has_nvidia_gpu
 from cupy_turbo.models.config import ARCHITECTURES, SUPPORTED_FAMILIES
 
 _GIB = 2**30
@@ -67,7 +67,8 @@ def _devices() -> Iterator[tuple[str, str]]:
             with_gpu = open_device(f"cuda:{index}")
         except CupyTurboError as error:
             if index == 0:
-                yield "cuda", f"not usable: {error}"
+                yield "cuda", f"not usable{', though this machine has a GPU' if has_nvidia_gpu() else ''}: {error}"
+                yield "auto", "is host here, since cuda is not usable"
             return
         try:
             free, total = with_gpu.memory()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from cupy_turbo.core.errors import DeviceUnavailableError
 from cupy_turbo.core.protocols import Device
+from cupy_turbo.device.machine import has_nvidia_gpu
 from cupy_turbo.device.sanitize import sanitize_by_environment
 
 __all__ = ["open_device"]
+
+_log = logging.getLogger("cupy_turbo")
 
 
 def open_device(spec: str = "auto", **options: Any) -> Device:
@@ -19,7 +24,8 @@ def open_device(spec: str = "auto", **options: Any) -> Device:
     Parameters
     ----------
     spec : str
-        "host"; "cuda" or "cuda:N"; "auto": the first GPU if there is one with CuPy installed, else the host.
+        "host"; "cuda" or "cuda:N"; "auto": the first GPU if there is one with CuPy installed, else the host. Where
+        there is a GPU that cannot be used, "auto" logs why, once, as a warning of the logger "cupy_turbo".
     **options
         host: `policy` ("fifo", "eager", "random" or an object with `choose`), `seed`, `workers`. Both:
         `kernel_folders`, more folders with `.cu` files.
@@ -46,8 +52,15 @@ def open_device(spec: str = "auto", **options: Any) -> Device:
         raise ValueError(f"device must be auto, host, cuda or cuda:N, got {spec!r}")
     try:
         return _open_cuda(0, options)
-    except DeviceUnavailableError:
+    except DeviceUnavailableError as error:
+        if has_nvidia_gpu():
+            _warn_of_unused_gpu(str(error))
         return _open_host(options)
+
+
+@functools.cache
+def _warn_of_unused_gpu(reason: str) -> None:
+    _log.warning("this machine has a GPU, but kernels will run on the host device: %s", reason)
 
 
 def _open_host(options: dict[str, Any]) -> Device:

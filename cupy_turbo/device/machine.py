@@ -1,4 +1,4 @@
-"""What this process may take of the machine: cores and memory, without psutil."""
+"""What this process may take of the machine: cores and memory, without psutil; and whether CUDA should show a GPU."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import os
 from pathlib import Path
 
 _CGROUP = Path("/sys/fs/cgroup")
+_DEVICES = Path("/dev")
+_WSL_DRIVER = Path("/usr/lib/wsl/lib/libcuda.so.1")
 
 
 def available_cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def has_nvidia_gpu() -> bool:
+    """Tell whether the system has an NVIDIA GPU that `CUDA_VISIBLE_DEVICES` does not hide; asks no CUDA library."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1", "NoDevFiles"):
+        return False
+    return any(_DEVICES.glob("nvidia[0-9]*")) or _WSL_DRIVER.exists()
 
 
 def free_and_total_memory() -> tuple[int, int]:

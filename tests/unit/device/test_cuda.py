@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cupy_turbo import device as device_module
 from cupy_turbo.core.errors import CompileError, DeviceError, DeviceLostError, DeviceUnavailableError
 from cupy_turbo.core.protocols import Device, EventHandle, StreamHandle
 from cupy_turbo.core.stream import Stream
 from cupy_turbo.device import cuda as cuda_module
-from cupy_turbo.device import open_device
+from cupy_turbo.device import machine, open_device
 from cupy_turbo.device.cuda import CudaDevice, explain_no_gpu
+from cupy_turbo.installation import describe_installation
 
 F32 = np.dtype(np.float32)
 
@@ -159,6 +161,33 @@ def test_without_cupy_one_sentence_says_what_to_install(monkeypatch: pytest.Monk
         DeviceUnavailableError, match=r"^CuPy cannot be imported \(.*\): pip install 'cupy_turbo\[cuda12\]'"
     ):
         open_device("cuda")
-    assert open_device("auto").kind == "host"
     with pytest.raises(ValueError, match="has no option 'polcy'; it has: kernel_folders"):
         open_device("cuda", polcy="fifo")
+
+
+@pytest.mark.parametrize(("node", "visible", "warnings"), [
+    ("nvidia0", None, 1), ("nvidia0", "0", 1), ("nvidia0", "", 0), ("nvidia0", "-1", 0), ("nvidiactl", None, 0),
+])  # fmt: skip
+def test_auto_says_once_why_it_leaves_a_gpu_unused(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path,
+    node: str, visible: str | None, warnings: int,
+) -> None:  # fmt: skip
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    cuda_module._connect.cache_clear()
+    device_module._warn_of_unused_gpu.cache_clear()
+    (tmp_path / node).touch()
+    monkeypatch.setattr(machine, "_DEVICES", tmp_path)
+    monkeypatch.setattr(machine, "_WSL_DRIVER", tmp_path / "absent")
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    for _ in range(2):
+        assert open_device("auto").kind == "host"
+    records = [record for record in caplog.records if record.name == "cupy_turbo"]
+    assert [record.levelname for record in records] == ["WARNING"] * warnings
+    text = describe_installation()
+    assert "auto                  is host here" in text
+    assert ("not usable, though this machine has a GPU: CuPy cannot be imported" in text) == (warnings == 1)
+    if warnings:
+        assert "kernels will run on the host device: CuPy cannot be imported" in caplog.text

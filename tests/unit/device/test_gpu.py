@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import warnings
@@ -65,11 +66,15 @@ def test_every_view_of_pinned_memory_keeps_it(gpu: Gpu, runtime: Any) -> None:
 
 
 def test_out_of_memory_looks_for_cycles_first(gpu: Gpu, runtime: Any) -> None:
-    cycle: list[Any] = [gpu.allocate(64)]
-    cycle.append(cycle)
-    del cycle
-    runtime.failures["malloc"] = [2]
-    gpu.allocate(128)
+    gc.disable()  # else a collection that falls between these lines frees the cycle before memory is short
+    try:
+        cycle: list[Any] = [gpu.allocate(64)]
+        cycle.append(cycle)
+        del cycle
+        runtime.failures["malloc"] = [2]
+        gpu.allocate(128)
+    finally:
+        gc.enable()
     assert runtime.names()[-4:] == ["malloc", "deviceSynchronize", "free", "malloc"]
 
 

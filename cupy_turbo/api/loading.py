@@ -81,7 +81,7 @@ def load_model(
     checkpoint = open_checkpoint(model, revision=revision)
     config = checkpoint.config
     chosen = _choose_dtype(dtype, config)
-    tokenizer = open_tokenizer(checkpoint.tokenizer_source)
+    tokenizer = open_tokenizer(checkpoint.tokenizer_source, checkpoint.path)
     opened = open_device(device)
     try:
         limits = choose_limits(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tokenizers
 
-from cupy_turbo.core.errors import CheckpointError, InvalidRequestError
+from cupy_turbo.core.errors import CheckpointError, InvalidRequestError, UnsupportedModelError
 from cupy_turbo.text.chat_template import render_chat
 from cupy_turbo.text.check import check_text
 from cupy_turbo.text.gguf_tokenizer import read_gguf_tokenizer
@@ -20,7 +20,7 @@ from cupy_turbo.text.token_bound import characters_per_token
 from cupy_turbo.text.tokenizer_folder import read_tokenizer_folder
 
 
-def open_tokenizer(source: str | Path | Mapping[str, object]) -> Tokenizer:
+def open_tokenizer(source: str | Path | Mapping[str, object], file: Path | None = None) -> Tokenizer:
     """Read the tokenizer of a checkpoint.
 
     Parameters
@@ -28,6 +28,8 @@ def open_tokenizer(source: str | Path | Mapping[str, object]) -> Tokenizer:
     source : path or mapping
         `checkpoint.tokenizer_source`: a Hugging Face folder (`tokenizer.json`, `tokenizer_config.json`, chat template)
         or the metadata of a GGUF file (`tokenizer.ggml.model`, `tokenizer.ggml.tokens`, …).
+    file : path, optional
+        Where metadata are from, as errors should name it.
 
     Raises
     ------
@@ -36,8 +38,12 @@ def open_tokenizer(source: str | Path | Mapping[str, object]) -> Tokenizer:
     UnsupportedModelError
         If the tokenizer is of a kind that is not supported; the message lists those that are.
     """
-    read = read_gguf_tokenizer(source) if isinstance(source, Mapping) else read_tokenizer_folder(Path(source))
-    return Tokenizer(read)
+    if not isinstance(source, Mapping):
+        return Tokenizer(read_tokenizer_folder(Path(source)))
+    try:
+        return Tokenizer(read_gguf_tokenizer(source))
+    except (CheckpointError, UnsupportedModelError) as error:
+        raise type(error)(f"{file}: {error}" if file is not None else str(error)) from error
 
 
 class Tokenizer:

@@ -41,7 +41,7 @@ class HostDevice:
         Order of operations among those that CUDA allows.
     seed : int
         Of the `random` policy; if not 0, also of the order in which a launch's blocks, and a block's ready threads,
-        run (`launch_seed`).
+        run (`launch_seed`). A policy with a `choose_launch_seed` decides that for each launch instead.
     workers : int, optional
         OS threads that run blocks; default: all cores that this process may use.
     kernel_folders : sequence of paths
@@ -132,6 +132,11 @@ class HostDevice:
         source = self._library.read(name)
         signature = parse_signature(source.text, name, defines)
         return HostKernel(self, signature, load_kernel(source, self._library.include_folder, defines))
+
+    def choose_launch_seed(self) -> int:
+        """Return what decides the order of the coming launch's blocks and threads; 0: in order."""
+        choose = getattr(self.schedule.policy, "choose_launch_seed", None)
+        return self.launch_seed if choose is None else int(choose())
 
     def copy(self, dst: Array | np.ndarray, src: Array | np.ndarray, *, stream: Stream) -> None:
         """Queue a copy of equal bytes between contiguous arrays; a host array is read when the copy runs."""

@@ -115,7 +115,8 @@ bool Machine::next_block() {
         if (block >= launch->num_blocks) return false;
         block_stop = block + launch->chunk < launch->num_blocks ? block + launch->chunk : launch->num_blocks;
     }
-    const unsigned long long number = block++ * launch->stride % launch->num_blocks, rows = number / launch->grid.x;
+    const unsigned long long number = (launch->first + block++ * launch->stride) % launch->num_blocks;
+    const unsigned long long rows = number / launch->grid.x;
     turbo_block.index.x = static_cast<unsigned>(number % launch->grid.x);
     turbo_block.index.y = static_cast<unsigned>(rows % launch->grid.y);
     turbo_block.index.z = static_cast<unsigned>(rows / launch->grid.y);

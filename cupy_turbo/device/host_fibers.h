@@ -32,7 +32,8 @@ struct Launch {
     unsigned shared_bytes, max_workers;
     unsigned long long seed;                         // 0: threads and blocks in order
     unsigned long long static_module, static_bytes;  // the kernel's thread-local segment: its __shared__ variables
-    unsigned long long num_blocks, chunk, stride;    // block number i is block (i * stride) % num_blocks
+    unsigned long long num_blocks, chunk;
+    unsigned long long stride, first;  // block number i is block (first + i * stride) % num_blocks
     std::atomic<unsigned long long> next{0};
     std::atomic<bool> failed{false};
     std::atomic_flag reported = ATOMIC_FLAG_INIT;

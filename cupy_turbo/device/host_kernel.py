@@ -87,7 +87,7 @@ class HostKernel:
         if 0 in grid:
             return
         request = self._request(grid, block, shared_bytes)
-        launch = _Launch(self.name, request, self._slots.pack(*values), arguments)
+        launch = _Launch(self, request, self._slots.pack(*values), arguments)
         operation = Operation(self.name, launch, reads=reads, writes=writes)
         if sanitizing.watch is not None or target.capture is not None:
             target.note(operation, kernel_work(self.signature, arguments))
@@ -107,7 +107,7 @@ class HostKernel:
             code.entry,
             code.static_module,
             code.static_bytes,
-            self.device.launch_seed,
+            0,  # of the order: chosen when the launch runs
             grid,
             block,
             shared_bytes,
@@ -121,15 +121,18 @@ class HostKernel:
 class _Launch:
     """A launch with everything converted; calling it runs the grid. Holds its operands."""
 
-    __slots__ = ("_arguments", "_name", "_request", "_slots")
+    __slots__ = ("_arguments", "_kernel", "_request", "_slots")
 
-    def __init__(self, name: str, request: LaunchRequest, slots: bytes, arguments: Sequence[object]) -> None:
-        self._name, self._request, self._slots, self._arguments = name, request, slots, arguments
+    def __init__(self, kernel: HostKernel, request: LaunchRequest, slots: bytes, arguments: Sequence[object]) -> None:
+        self._kernel, self._request, self._slots, self._arguments = kernel, request, slots, arguments
 
     def __call__(self) -> None:
+        self._request.seed = self._kernel.device.choose_launch_seed()
         report = LaunchReport()
         if load_runtime().turbo_launch(self._request, self._slots, report):
             block, thread = tuple(report.block), tuple(report.thread)
             reason = report.reason.decode()
-            message = f"{self._name}: thread {thread} of block {block} {reason}"
-            raise KernelError(message, kernel=self._name, block=block, thread=thread)
+            name = self._kernel.name
+            raise KernelError(
+                f"{name}: thread {thread} of block {block} {reason}", kernel=name, block=block, thread=thread
+            )

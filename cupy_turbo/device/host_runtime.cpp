@@ -165,6 +165,7 @@ extern "C" __attribute__((visibility("default"))) int turbo_launch(const Request
     launch.num_blocks = 1ull * launch.grid.x * launch.grid.y * launch.grid.z;
     launch.chunk = launch.num_blocks / (8ull * launch.max_workers) + 1;
     launch.stride = launch.seed ? coprime_stride(launch.seed, launch.num_blocks) : 1;
+    launch.first = (launch.seed * 0x9E3779B97F4A7C15ull >> 32) % launch.num_blocks;
     launch.report = report;
     pool->run(launch);
     return launch.failed.load();

@@ -20,6 +20,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", choices=("host", "cuda"), default="host", help="what the device fixtures open")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "races: races on purpose; the stream sanitizer, if it is on, looks away")
+
+
+@pytest.fixture(autouse=True)
+def look_away(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Switch off, for a test marked `races`, the sanitizer that CUPY_TURBO_SANITIZE=1 has switched on."""
+    if request.node.get_closest_marker("races") is None:
+        yield
+        return
+    from cupy_turbo.device.sanitize import unsanitized
+
+    with unsanitized():
+        yield
+
+
 @pytest.fixture(scope="session")
 def device_kind(request: pytest.FixtureRequest) -> str:
     """``"host"`` or ``"cuda"``, for the few tests that cannot be the same on both."""

@@ -97,7 +97,9 @@ class CudaGraph(_Handle):
     def launch(self, stream: Stream) -> None:
         """Queue all of it on a stream, with the addresses it was captured with."""
         handle: Any = handle_of(stream, "Stream", "Graph.launch()")
-        if sanitizing.watch is not None and handle.nodes is None:
+        if handle.nodes is not None:
+            handle.nodes.extend(self._nodes)
+        elif sanitizing.watch is not None:
             sanitizing.watch.launch(handle, self, self._nodes)
         self._gpu.call(self.raw.launch, handle.raw)
 

@@ -75,7 +75,8 @@ def checksum(start: int, stop: int) -> int:
     memory = memoryview((ctypes.c_char * (stop - start)).from_address(start)).cast("B")
     if stop - start <= _WHOLE_BYTES:
         return zlib.crc32(memory)
-    total, step = 0, (stop - start - _PIECE_BYTES) // (_PIECES - 1)
-    for offset in range(0, stop - start - _PIECE_BYTES + 1, step):
+    total, last = 0, stop - start - _PIECE_BYTES
+    for piece in range(_PIECES):  # the first at the start, the last at the end
+        offset = piece * last // (_PIECES - 1)
         total = zlib.crc32(memory[offset : offset + _PIECE_BYTES], total)
     return total

@@ -15,7 +15,7 @@ from cupy_turbo.device.source_line import find_origin
 if TYPE_CHECKING:
     from cupy_turbo.device.signature import Signature
 
-_OWNERS = (np.ndarray, bytes, bytearray, memoryview, buffers.array, mmap.mmap)
+_OWNERS = (np.ndarray, bytes, bytearray, buffers.array, mmap.mmap)
 
 
 class Work(NamedTuple):
@@ -80,7 +80,12 @@ def memory_owner(array: Any) -> tuple[Any, bool]:
         return memory, type(memory).__name__ != "UnownedMemory"
     while isinstance(owner, np.ndarray) and owner.base is not None:
         owner = owner.base
-    return owner, isinstance(owner, _OWNERS) or (hasattr(owner, "nbytes") and hasattr(owner, "pointer"))
+    if isinstance(owner, memoryview):  # what NumPy keeps of ctypes' objects and other buffers
+        owner = owner.obj
+    is_ctypes_own = bool(getattr(owner, "_b_needsfree_", False))
+    return owner, is_ctypes_own or isinstance(owner, _OWNERS) or (
+        hasattr(owner, "nbytes") and hasattr(owner, "pointer")
+    )
 
 
 def _accesses(label: str, array: Any, *, writes: bool) -> list[Access]:

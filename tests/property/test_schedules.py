@@ -44,11 +44,13 @@ def two_fills(*, waits: bool) -> Callable[[Device], int]:
     return program
 
 
+@pytest.mark.races
 def test_a_missing_wait_is_a_wrong_value_for_some_schedule() -> None:
     assert outcomes_over_seeds(two_fills(waits=False)) == {1, 2}
     assert outcomes_over_seeds(two_fills(waits=True)) == {2}
 
 
+@pytest.mark.races
 def test_a_wait_after_the_work_holds_nothing_back() -> None:
     def program(device: Device) -> int:
         first, second, event = Stream.create(device=device), Stream.create(device=device), Event.create(device=device)
@@ -62,6 +64,7 @@ def test_a_wait_after_the_work_holds_nothing_back() -> None:
     assert outcomes_over_seeds(program) == {1, 2}
 
 
+@pytest.mark.races
 def test_work_after_a_record_is_not_part_of_it() -> None:
     def program(device: Device) -> int:
         first, second, event = Stream.create(device=device), Stream.create(device=device), Event.create(device=device)
@@ -75,6 +78,7 @@ def test_work_after_a_record_is_not_part_of_it() -> None:
     assert outcomes_over_seeds(program) == {1, 2}
 
 
+@pytest.mark.races
 def test_one_seed_gives_one_schedule() -> None:
     def run(seed: int) -> int:
         device = open_device("host", policy="random", seed=seed)
@@ -83,6 +87,7 @@ def test_one_seed_gives_one_schedule() -> None:
     assert [run(seed) for seed in range(20)] == [run(seed) for seed in range(20)]
 
 
+@pytest.mark.races
 @pytest.mark.parametrize(("policy", "found"), [("fifo", 2), ("random", 2), ("eager", 1)])
 def test_a_pinned_source_is_read_when_the_copy_runs(policy: str, found: int) -> None:
     """Rewriting a buffer that a pending copy reads gives the new bytes; `eager` has no pending copies."""

@@ -231,6 +231,8 @@ class HostDevice:
     def close(self) -> None:
         """Run what is pending and refuse further allocations; idempotent. A failure nobody waited for is dropped."""
         if not self._is_closed and self._process == os.getpid():
+            if sanitizing.watch is not None:
+                sanitizing.watch.close_device(domain_of(self))
             with suppress(DeviceError):
                 self.schedule.run_all()
         self._is_closed = True

@@ -100,6 +100,13 @@ def test_what_it_refuses_often_ends_otherwise_under_another_schedule() -> None:
     assert num_different >= num_racy / 2
 
 
+@pytest.fixture(autouse=True)
+def start_from_off() -> Iterator[None]:
+    """Let no sanitizer that the environment has switched on look on."""
+    with unsanitized():
+        yield
+
+
 @pytest.fixture
 def pair(device: Device) -> Iterator[SimpleNamespace]:
     """Two streams, an event and a device buffer, under the sanitizer."""
@@ -159,10 +166,9 @@ def test_a_graph_does_what_its_nodes_do(pair: SimpleNamespace) -> None:
 
 
 def test_a_graph_captured_before_is_known_too(device: Device) -> None:
-    with unsanitized():
-        stream, other, array = Stream.create(device=device), Stream.create(device=device), device.empty(64, BYTES)
-        with device.capture(stream) as captured:
-            device.fill(array, 1, stream=stream)
+    stream, other, array = Stream.create(device=device), Stream.create(device=device), device.empty(64, BYTES)
+    with device.capture(stream) as captured:
+        device.fill(array, 1, stream=stream)
     with sanitize():
         captured.graph.launch(stream)
         with pytest.raises(StreamRaceError, match="nothing orders fill and graph"):
@@ -260,9 +266,8 @@ def test_waiting_twice_for_what_is_never_recorded_is_a_finding(device: Device) -
 
 
 def test_an_event_recorded_before_is_not_never_recorded(device: Device) -> None:
-    with unsanitized():
-        stream, event, array = Stream.create(device=device), Event.create(device=device), device.empty(4, BYTES)
-        event.record(stream)
+    stream, event, array = Stream.create(device=device), Event.create(device=device), device.empty(4, BYTES)
+    event.record(stream)
     with warnings.catch_warnings(), sanitize():
         warnings.simplefilter("error")
         for _ in range(3):
@@ -303,18 +308,20 @@ def test_streams_dropped_with_work_for_the_device_only_are_fine(device: Device) 
 
 def test_it_is_off_outside_and_knows_nothing_of_what_came_before(device: Device) -> None:
     first, second, array = Stream.create(device=device), Stream.create(device=device), device.empty(4, BYTES)
-    with unsanitized():
-        assert sanitizing.watch is None
+    assert sanitizing.watch is None
+    device.fill(array, 1, stream=first)
+    device.fill(array, 1, stream=second)
+    with sanitize() as outer:
         device.fill(array, 1, stream=first)
-        device.fill(array, 1, stream=second)
-        with sanitize():
-            device.fill(array, 1, stream=first)
-            with sanitize(), pytest.raises(StreamRaceError):  # the same one
-                device.fill(array, 1, stream=second)
-            with unsanitized():
-                device.fill(array, 1, stream=second)
-            device.fill(array, 1, stream=second)  # begun anew
-        device.fill(array, 1, stream=first)
+        with sanitize() as inner, pytest.raises(StreamRaceError):
+            device.fill(array, 1, stream=second)
+        assert inner is outer and sanitizing.watch is outer
+        with unsanitized():
+            assert sanitizing.watch is None
+            device.fill(array, 1, stream=second)
+        device.fill(array, 1, stream=second)  # begun anew
+    assert sanitizing.watch is None
+    device.fill(array, 1, stream=first)
 
 
 def test_shrunk_programs_print_as_steps() -> None:

@@ -16,7 +16,7 @@ from cupy_turbo.checkpoint.json_file import read_json_object
 from cupy_turbo.checkpoint.model_file import find_model_file
 from cupy_turbo.core.dtypes import bfloat16, float16, float32
 from cupy_turbo.core.errors import CheckpointError
-from cupy_turbo.core.shown import shown, shown_name
+from cupy_turbo.core.shown import shown, shown_name, shown_text
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -117,7 +117,7 @@ def _cannot_read(path: Path, error: Exception) -> str:
     with contextlib.suppress(OSError), path.open("rb") as file:
         if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
             return f"{path} is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`"
-    return f"{path} is cut short, damaged, or no safetensors file: {str(error)[:400]}"
+    return f"{path} is cut short, damaged, or no safetensors file: {shown_text(str(error))}"
 
 
 def _nothing_found(folder: Path) -> str:

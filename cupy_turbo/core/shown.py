@@ -30,6 +30,20 @@ def shown(value: object) -> str:
     return text if len(text) <= _LIMIT else f"{text[: _LIMIT - 1]}…"
 
 
+def shown_text(text: str, limit: int = 300) -> str:
+    r"""Return the beginning of a text, what is not printable escaped: for messages of libraries, which quote files.
+
+    Examples
+    --------
+    >>> shown_text("unknown variant `\x1b[2J`"), len(shown_text("x" * 10**7))
+    ('unknown variant `\\x1b[2J`', 300)
+    """
+    cut = text if len(text) <= limit else f"{text[: limit - 1]}…"
+    if cut.isprintable():
+        return cut
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+
+
 def shown_name(name: str) -> str:
     r"""Return a name as it is if it is short and printable; else quoted and escaped, so that no terminal obeys it.
 

@@ -20,12 +20,11 @@ from jinja2.parser import Parser
 from jinja2.utils import Namespace
 
 from cupy_turbo.core.errors import InvalidRequestError
-from cupy_turbo.core.shown import shown
+from cupy_turbo.core.shown import shown, shown_text
 from cupy_turbo.text.check import check_text
 from cupy_turbo.text.template_limits import LimitedEnvironment
 
 _MAX_DEPTH = 64  # lists and mappings inside of one another
-_MAX_REASON = 500  # characters of a template's own error message
 
 
 def render_chat(
@@ -145,7 +144,7 @@ def _reason(error: Exception) -> str:
     line = getattr(error, "lineno", None)
     where = f" (line {line} of the template)" if line is not None else ""
     named = str(error) if isinstance(error, TemplateError) else f"{type(error).__name__}: {error}"
-    return f"{named[:_MAX_REASON]}{where}"
+    return f"{shown_text(named, 500)}{where}"
 
 
 @lru_cache(maxsize=32)

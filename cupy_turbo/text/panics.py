@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from cupy_turbo.core.shown import shown_text
+
 
 @contextmanager
 def failures_become(error: Callable[[str], Exception]) -> Iterator[None]:
@@ -18,4 +20,4 @@ def failures_become(error: Callable[[str], Exception]) -> Iterator[None]:
     except BaseException as failure:
         if not isinstance(failure, Exception) and type(failure).__name__ != "PanicException":
             raise
-        raise error(f"{str(failure)[:300]}") from failure
+        raise error(shown_text(str(failure))) from failure

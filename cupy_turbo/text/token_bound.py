@@ -29,6 +29,8 @@ def characters_per_token(backend: tokenizers.Tokenizer, vocabulary: Iterable[str
         return None
     if any(step.get("type") not in _KEEPING or step.get("behavior") == "Removed" for step in steps):
         return None
+    if not all(map(_keeps_text, _steps(_description(backend.post_processor), "processors"))):
+        return None
     model = backend.model
     if not isinstance(model, tokenizers.models.BPE):
         return None
@@ -57,6 +59,14 @@ def _normalizer_factor(description: Mapping[str, object] | None) -> int | None:
             case _:
                 return None
     return factor
+
+
+def _keeps_text(step: Mapping[str, object]) -> bool:
+    """Whether a post-processor passes the text's tokens on: a template may leave them out."""
+    if step.get("type") != "TemplateProcessing":
+        return True
+    single = step.get("single")
+    return isinstance(single, list) and any(isinstance(piece, Mapping) and "Sequence" in piece for piece in single)
 
 
 def _description(part: Any) -> Mapping[str, object] | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import tokenizers
@@ -38,10 +39,19 @@ def open_tokenizer(source: str | Path | Mapping[str, object], file: Path | None 
     UnsupportedModelError
         If the tokenizer is of a kind that is not supported; the message lists those that are.
     """
-    if not isinstance(source, Mapping):
-        return Tokenizer(read_tokenizer_folder(Path(source)))
+    if isinstance(source, Mapping):
+        with _naming(file):
+            return Tokenizer(read_gguf_tokenizer(source))
+    folder = Path(source)
+    read = read_tokenizer_folder(folder)
+    with _naming(folder / "tokenizer.json"):
+        return Tokenizer(read)
+
+
+@contextmanager
+def _naming(file: Path | None) -> Iterator[None]:
     try:
-        return Tokenizer(read_gguf_tokenizer(source))
+        yield
     except (CheckpointError, UnsupportedModelError) as error:
         raise type(error)(f"{file}: {error}" if file is not None else str(error)) from error
 

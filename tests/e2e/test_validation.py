@@ -71,7 +71,7 @@ def test_params_must_fit_the_prompts(llm):
     [
         ("max_model_len", 5000, "1024"),
         ("max_model_len", 1, ">= 2"),
-        ("max_num_seqs", 0, ">= 1"),
+        ("max_num_seqs", 0, "from 1 to 16384, got 0"),
         ("max_num_batched_tokens", 3, "max_num_seqs"),
         ("block_size", 17, "16, 32, 64"),
         ("phases", 3, "1 .synchronous"),

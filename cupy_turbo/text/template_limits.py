@@ -15,7 +15,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 MAX_SIZE = 1 << 25
-"""Characters of a prompt, or of any value on the way to it; a list counts as its texts and 32 for each element."""
+"""Characters of a prompt, or of any value on the way to it; a list counts as its texts and 256 for each element."""
 MAX_SECONDS = 1.0
 """Processor time of one rendering; real templates take a millisecond."""
 MAX_TEMPLATE = 1 << 17
@@ -23,7 +23,7 @@ MAX_TEMPLATE = 1 << 17
 
 _MAX_WIDTH = 1 << 12  # what a text may be padded to, indented by or repeated in a format
 _MAX_BITS = 1 << 13
-_ELEMENT = 32  # what an element of a list counts, in characters
+_ELEMENT = 256  # what an element of a list counts, in characters
 _WIDE_FORMAT = re.compile(r"[%:{][^a-zA-Z%{}]*(\d{5}|\*)|{[^{}]*{")  # five digits, or a width taken from an argument
 _PADDING = {"center", "ljust", "rjust", "zfill", "expandtabs", "to_bytes"}
 
@@ -154,6 +154,13 @@ def _size(value: object) -> int:
     return total
 
 
+def _length(value: object) -> int:
+    """Return what a sequence counts, without what its elements hold; 0 for what is none."""
+    if isinstance(value, str | bytes):
+        return len(value)
+    return _ELEMENT * len(value) if isinstance(value, list | tuple) else 0
+
+
 def _check_size(size: int) -> None:
     if size > MAX_SIZE:
         raise SecurityError(f"it makes a value of more than {MAX_SIZE} characters")
@@ -187,10 +194,10 @@ def _check_operator(operator: str, left: Any, right: Any) -> None:
             _check_bits(bits + right.bit_length())
     elif operator == "*":
         for sequence, times in ((left, right), (right, left)):
-            if isinstance(times, int) and hasattr(sequence, "__len__"):
-                _check_size(len(sequence) * max(times, 0))
-    elif operator == "+" and hasattr(left, "__len__") and hasattr(right, "__len__"):
-        _check_size(len(left) + len(right))
+            if isinstance(times, int):
+                _check_size(_length(sequence) * max(times, 0))
+    elif operator == "+":
+        _check_size(_length(left) + _length(right))
     elif operator == "%" and isinstance(left, str):
         _check_format(left, [right])
 

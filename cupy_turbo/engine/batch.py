@@ -10,6 +10,8 @@ from cupy_turbo.core.protocols import Device
 from cupy_turbo.core.stream import Event
 from cupy_turbo.models.step import Step, StepLimits
 
+_NO_SLOTS = np.empty(0, np.int64)
+
 
 class BatchData(Step):
     """A step on its way between two threads, with the events that order it on the device.
@@ -37,6 +39,8 @@ class BatchData(Step):
         Recorded on the download stream; the engine syncs on it, the only host sync of a step.
     bucket : int
         Rows that a captured graph of this step has, 0 where none fits (a step with prefill).
+    held : numpy.ndarray
+        (n,) int64, the slots that have a row in this step, each once. They are not released before it was read.
     error : BaseException or None
         What the step died of. Its requests end with it; the slot comes back all the same.
 
@@ -48,6 +52,7 @@ class BatchData(Step):
     def __init__(self, device: Device, limits: StepLimits, *, phase: int, timing: bool = False) -> None:
         self.phase = phase
         self.bucket = 0
+        self.held = _NO_SLOTS
         self.error: BaseException | None = None
         self.ready = Event.create(timing, device=device)
         self.done = Event.create(timing, device=device)
@@ -60,6 +65,7 @@ class BatchData(Step):
         """Make this an empty batch for the next step."""
         super().clear()
         self.bucket = 0
+        self.held = _NO_SLOTS
         self.error = None
 
     @property

@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
-import numpy as np
-
 from cupy_turbo.core.context import Context
-from cupy_turbo.core.errors import (
-    CupyTurboError,
-    DeviceLostError,
-    EngineDeadError,
-    InvalidRequestError,
-    QueueClosed,
-    QueueEmpty,
-    RequestFailedError,
-)
+from cupy_turbo.core.errors import DeviceLostError, EngineDeadError, InvalidRequestError, QueueClosed, QueueEmpty
 from cupy_turbo.core.protocols import Device
 from cupy_turbo.core.queue import Queue
 from cupy_turbo.core.stream import Stream
+from cupy_turbo.engine.admission import check_request
 from cupy_turbo.engine.batch import BatchData
 from cupy_turbo.engine.block_manager import BlockManager
 from cupy_turbo.engine.config import EngineConfig
+from cupy_turbo.engine.delivery import Delivery, caused
 from cupy_turbo.engine.fill import BatchFiller
 from cupy_turbo.engine.model_executor import ModelExecutor
 from cupy_turbo.engine.request import FinishReason, Request
-from cupy_turbo.engine.scheduler import Scheduler
+from cupy_turbo.engine.scheduler import Plan, Scheduler
+from cupy_turbo.engine.settle import wait_for
 from cupy_turbo.engine.slots import SlotTable
 from cupy_turbo.engine.step_graphs import StepGraphs, graph_buckets
 from cupy_turbo.models.language_model import LanguageModel
-from cupy_turbo.models.step import TokenStatus
 
 _log = logging.getLogger("cupy_turbo")
-
-_FINISH: dict[int, FinishReason] = {TokenStatus.STOPPED: "stop", TokenStatus.LENGTH: "length"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +46,26 @@ class Engine:
     Parameters
     ----------
     model : LanguageModel
-        Runs on the executor thread.
+        Runs on the executor thread; let go by `close`.
     device : Device
         Where it runs.
     config : EngineConfig
         Sizes.
     observe : callable, optional
         Called on the engine thread with each batch that has been read, before it is filled again; its events then
-        measure time. For timelines and benchmarks.
+        measure time. For timelines and benchmarks. What it raises is logged.
 
     Notes
     -----
     One loop serves every number of phases: while a free `BatchData` is left and there is something to run, a batch is
     filled and pushed; then the oldest batch under way is read. With two phases batch k+1 is pushed before the result
-    of batch k is known. **Source:** TurboMind `engine/engine.cc`.
+    of batch k is known.
+
+    A step that fails before all of it is queued ends the requests in it; the executor masks their rows in the batch
+    behind it. A failure that shows only when the device is waited for may have written anywhere, so it ends every
+    request that holds a slot. In both cases those that wait go on. A lost device ends everything.
+
+    **Source:** TurboMind `engine/engine.cc`; differs in that a failure ends requests, not the process.
     """
 
     def __init__(
@@ -83,6 +80,7 @@ class Engine:
         self._slots = SlotTable(config.max_num_seqs)
         self._blocks = BlockManager(config.num_blocks, config.max_num_seqs)
         self._scheduler = Scheduler(config.limits, self._slots, self._blocks)
+        self._delivery = Delivery(self._slots, self._blocks, self._scheduler)
         self._filler = BatchFiller(
             self._slots, self._blocks, block_size=config.block_size, buckets=graph_buckets(config.max_num_seqs)
         )
@@ -95,6 +93,7 @@ class Engine:
         )
         self._under_way = 0
         self._death: BaseException | None = None
+        self._process = os.getpid()
         context = Context(stream=Stream.create(device=device))
         self._executor = ModelExecutor(StepGraphs(model), context, device.index, self._outbound, self._inbound)
         self._thread = threading.Thread(target=self._run, name="cupy_turbo-engine", daemon=True)
@@ -110,19 +109,15 @@ class Engine:
         Raises
         ------
         InvalidRequestError
-            If it could never run: the pool is smaller than its longest sequence.
+            If it could never run, or was submitted before.
         EngineDeadError
-            If the engine was closed or its device died.
+            If the engine was closed, its device died, or this process was forked from the engine's.
         """
-        needed = self._scheduler.blocks_needed(request)
-        if needed > self.config.num_blocks:
-            size = self.config.block_size
+        self.require_alive()
+        check_request(request, self.config)
+        if request.on_cancel is not None:
             raise InvalidRequestError(
-                f"request {request.request_id} may grow to {request.stop_position} tokens = {needed} KV blocks "
-                f"of {size}, but the pool has {self.config.num_blocks}; lower max_tokens or give the engine more KV "
-                "memory",
-                parameter="max_tokens",
-                value=request.stop_position - request.num_prompt_tokens,
+                f"request {request.request_id} was submitted before; make a new Request", parameter="request"
             )
         request.on_cancel = self.cancel
         try:
@@ -132,26 +127,53 @@ class Engine:
 
     def cancel(self, request: Request) -> None:
         """End a request as ``"abort"`` as soon as the engine thread gets to it; a no-op once it has ended."""
-        with contextlib.suppress(QueueClosed):  # a closing engine ends every request
+        if self.is_forked:  # the lock of the queue may have been held at the fork
+            return
+        with suppress(QueueClosed):  # a closing engine ends every request
             self._commands.push(_Cancel(request))
 
     def close(self) -> None:
-        """Abort what is live, let the device finish what is under way, join both threads; idempotent."""
+        """Abort what is live, let the device finish what is under way, join both threads; idempotent.
+
+        Called on one of those threads it only asks for all this. In a forked child it does nothing.
+        """
+        if self.is_forked:
+            return
         self._commands.close()
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
+        if self.is_own_thread:
+            return
+        if self._thread.ident is None:  # never started: nobody else answers
+            self._end_all()
+        else:
             self._thread.join()
         self._executor.stop()
 
     @property
     def is_alive(self) -> bool:
         """Whether requests can be submitted."""
-        return self._thread.is_alive() and not self._commands.closed
+        return not self.is_forked and self._thread.is_alive() and not self._commands.closed
+
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether the caller runs on the engine's or the executor's thread, where a finalizer may be run."""
+        return self._thread is threading.current_thread() or self._executor.is_own_thread
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a forked child of the engine's: threads and device stayed with the parent."""
+        return os.getpid() != self._process
+
+    def require_alive(self) -> None:
+        """Raise EngineDeadError, saying why, if the engine takes no requests here."""
+        if self.is_forked or self._commands.closed:
+            raise EngineDeadError(self._closed_message()) from self._death
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless an idle engine holds no slot and no block."""
+        """Raise AssertionError unless an idle engine holds no slot, no block and no batch under way."""
         self._blocks.check_integrity()
         assert self._slots.num_held == 0 and self._blocks.num_free == self._blocks.num_blocks
-        assert self._scheduler.num_waiting == 0 and len(self._free) == self.config.phases
+        assert self._scheduler.num_waiting == 0 and self._under_way == 0
+        assert self._commands.closed or len(self._free) == self.config.phases
 
     # What follows runs on the engine thread.
 
@@ -160,16 +182,21 @@ class Engine:
             with self.device:
                 while self._accept_commands():
                     self._step()
-                self._finish_all("abort")
-                while self._under_way:
-                    self._read_batch()
+                self._wind_down()
         except BaseException as error:  # nothing may end this thread without ending the requests
             self._death = error
             _log.error("the engine died: %r", error)
         finally:
             self._commands.close()
+            self._end_all()  # before the executor is waited for, which a hung device may keep
             self._executor.stop()
-            self._finish_all("abort" if self._death is None else "error", self._death)
+            self._free.clear()  # the staging buffers
+
+    def _wind_down(self) -> None:
+        """Abort everything and read what is under way, so that no slot is left."""
+        self._end_all()
+        while self._under_way:
+            self._read_batch()
 
     def _accept_commands(self) -> bool:
         """Take what users have asked for, waiting only when there is nothing to run; False once closed."""
@@ -189,102 +216,91 @@ class Engine:
             self._scheduler.add(command)
             return
         request = command.request
-        if self._scheduler.remove(request):
+        slot = self._slots.slot_of(request)
+        if slot is not None:
+            self._delivery.end(slot, "abort")
+        elif request.finish_reason is None and self._scheduler.remove(request):
             request.deliver(finish_reason="abort")
-        elif request in self._slots.requests:
-            self._finish(self._slots.requests.index(request), "abort")
 
     def _step(self) -> None:
         while self._free and (plan := self._scheduler.schedule()):
-            batch = self._free.popleft()
-            self._filler.fill(batch, plan)
-            self._outbound.push(batch)
-            self._under_way += 1
+            self._push(plan)
         if self._under_way:
             self._read_batch()
 
+    def _push(self, plan: Plan) -> None:
+        batch = self._free.popleft()
+        try:
+            self._filler.fill(batch, plan)
+        except Exception as error:  # nothing of this step has left the host
+            _log.exception("a step could not be filled, %d requests end with it", len(plan.slots))
+            self._free.appendleft(batch)
+            self._delivery.fail(plan.slots, error)
+            return
+        try:
+            self._outbound.push(batch)
+        except QueueClosed:
+            raise self._executor_death() from None
+        self._under_way += 1
+
     def _read_batch(self) -> None:
         """Wait for the oldest batch under way and pass its tokens on."""
-        batch = self._inbound.pop()
-        self._under_way -= 1
-        error = batch.error
         try:
-            batch.fetched.sync()
-        except CupyTurboError as failure:
-            error = error or failure
-        if self._observe is not None and error is None:
-            self._observe(batch)
-        slots = np.unique(batch.perm[batch.perm >= 0])
-        self._slots.in_flight[slots] -= 1
-        self._free.append(batch)
-        if isinstance(error, DeviceLostError):
-            raise error
-        if error is not None:
-            _log.error("a step failed, %d requests end with it: %r", len(slots), error)
-            for slot in slots.tolist():
-                self._finish(slot, "error", error)
+            batch = self._inbound.pop()
+        except QueueClosed:
+            raise self._executor_death() from None
+        self._under_way -= 1
+        error, late = batch.error, wait_for(batch, self.device)
+        if error is None and late is None:
+            self._delivery.deliver(batch)
+            self._show(batch)
         else:
-            self._deliver(batch)
-        for slot in slots.tolist():
-            self._release_if_done(slot)
+            self._fail(batch, error, late)
+        self._delivery.give_back(batch)
+        self._free.append(batch)
 
-    def _deliver(self, batch: BatchData) -> None:
-        count = batch.num_samples
-        slots = batch.inputs.host["sample_slots"][:count].tolist()
-        tokens = batch.results.host["tokens"][:count].tolist()
-        statuses = batch.results.host["status"][:count].tolist()
-        for slot, token, status in zip(slots, tokens, statuses, strict=True):
-            if slot < 0 or not self._slots.live[slot]:
-                continue  # padding, or a row that had ended before this batch was read
-            if status == TokenStatus.RUNNING:
-                request = self._slots.requests[slot]
-                assert request is not None
-                request.deliver((token,))
-            elif status == TokenStatus.NON_FINITE:
-                message = (
-                    "the logits are not finite (NaN, or minus infinity throughout): check the weights and the dtype"
-                )
-                self._finish(slot, "error", RequestFailedError(message))
-            else:
-                self._finish(slot, _FINISH[status], tokens=(token,))
+    def _executor_death(self) -> BaseException:
+        return self._executor.error or EngineDeadError("the executor thread ended early")
 
-    def _finish(
-        self,
-        slot: int,
-        reason: FinishReason,
-        error: BaseException | None = None,
-        tokens: tuple[int, ...] = (),
-    ) -> None:
-        """End the request of a slot; the slot itself is released once no batch under way holds it."""
-        if not self._slots.live[slot]:
-            return
-        request = self._slots.requests[slot]
-        assert request is not None
-        self._slots.live[slot] = False
-        self._scheduler.forget(slot)
-        request.deliver(tokens, reason, error)
-        self._release_if_done(slot)
+    def _fail(self, batch: BatchData, error: BaseException | None, late: Exception | None) -> None:
+        for cause in (error, late):
+            if isinstance(cause, DeviceLostError) or not isinstance(cause, Exception | None):
+                raise cause
+        cause = late or error
+        assert cause is not None
+        slots = batch.held.tolist() if late is None else self._slots.held()
+        _log.error("a step failed, %d requests end with it: %r", len(slots), cause)
+        self._delivery.fail(slots, cause)
 
-    def _release_if_done(self, slot: int) -> None:
-        held = self._slots.requests[slot] is not None
-        if held and not self._slots.live[slot] and not self._slots.in_flight[slot]:
-            self._blocks.release(slot)
-            self._slots.release(slot)
+    def _show(self, batch: BatchData) -> None:
+        if self._observe is not None:
+            try:
+                self._observe(batch)
+            except Exception:
+                _log.exception("the observer of %r raised", batch)
 
-    def _finish_all(self, reason: FinishReason, error: BaseException | None = None) -> None:
+    def _end_all(self) -> None:
         """Give every request that is left its terminal event."""
-        dead = EngineDeadError(self._closed_message()) if error is not None else None
-        if dead is not None:
-            dead.__cause__ = error
+        dead = self._death
         for command in self._commands.abort():
             if isinstance(command, Request):
-                command.deliver(finish_reason=reason, error=dead)
+                self._scheduler.add(command)
         for request in self._scheduler.drain_waiting():
-            request.deliver(finish_reason=reason, error=dead)
+            request.deliver((), *self._last_words(dead))
         for slot in self._slots.held():
-            self._finish(slot, reason, dead)
+            self._delivery.end(slot, *self._last_words(dead))
+
+    def _last_words(self, dead: BaseException | None) -> tuple[FinishReason, BaseException | None]:
+        if dead is None:
+            return "abort", None
+        return "error", caused(EngineDeadError(self._closed_message()), dead)
 
     def _closed_message(self) -> str:
+        if self.is_forked:
+            return (
+                f"the engine runs in process {self._process}, from which this one was forked: make a new LLM here, or "
+                "start processes with multiprocessing's 'spawn' method"
+            )
         if self._death is None:
             return "the engine is closed; make a new LLM"
         return f"the engine is dead ({self._death!r}); make a new LLM"

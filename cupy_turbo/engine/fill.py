@@ -45,9 +45,9 @@ class BatchFiller:
         self._fill_samples(batch, chunks, rows)
         self._fill_block_updates(batch, decode, chunks, rows)
         self._fill_inits(batch, plan.admitted)
-        held = np.concatenate([decode, np.array([chunk.slot for chunk in chunks], np.int64)])
-        self._slots.in_flight[held] += 1
-        batch.is_greedy = bool(self._slots.greedy[held].all())
+        batch.held = np.array(plan.slots, np.int64)
+        batch.is_greedy = bool(self._slots.greedy[batch.held].all())
+        self._slots.in_flight[batch.held] += 1  # last: a batch that could not be filled is not under way
 
     def _fill_decode(self, batch: BatchData, decode: np.ndarray, rows: int) -> None:
         fields, count = batch.inputs.host, len(decode)
@@ -76,7 +76,7 @@ class BatchFiller:
         """Every decode row samples, and every chunk that reaches the end of its prompt."""
         fields, prompt_len = batch.inputs.host, self._slots.prompt_len
         ending = [row for row, chunk in enumerate(chunks, decode_rows) if chunk.stop == prompt_len[chunk.slot]]
-        sampled = np.array([*range(decode_rows), *ending], np.int64)
+        sampled = np.concatenate([np.arange(decode_rows), np.array(ending, np.int64)])
         batch.num_samples = count = len(sampled)
         fields["sample_tokens"][:count] = fields["query_start"][sampled + 1] - 1
         fields["sample_slots"][:count] = fields["perm"][sampled]

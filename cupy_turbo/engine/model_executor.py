@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 from typing import Any, NoReturn
+
+import numpy as np
 
 from cupy_turbo.core.context import Context
 from cupy_turbo.core.queue import Queue
 from cupy_turbo.core.stream import Event, Stream
 from cupy_turbo.engine.batch import BatchData
 from cupy_turbo.models.language_model import LanguageModel
+from cupy_turbo.models.step import PADDING
+
+_log = logging.getLogger("cupy_turbo")
 
 
 class ModelExecutor:
@@ -17,7 +24,9 @@ class ModelExecutor:
 
     ``ModelExecutor()`` is empty and false. A batch comes back as soon as its work is *queued*; its `done` and
     `fetched` events say when it is finished. An exception in a step is stored in ``batch.error``, `done` and `fetched`
-    are still recorded, and the next batch runs.
+    are still recorded, and the next batch runs. Until its slot is initialised again, a sequence of the failed step has
+    no valid state on the device (its row of the block table may name blocks of others), so its rows in later batches
+    are masked.
 
     Parameters
     ----------
@@ -86,6 +95,16 @@ class ModelExecutor:
         return moved
 
     @property
+    def error(self) -> BaseException | None:
+        """What ended the thread before its time, None if nothing did."""
+        return None if self._loop is None else self._loop.error
+
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether the caller runs on the executor's thread."""
+        return self._loop is not None and self._loop.thread is threading.current_thread()
+
+    @property
     def is_running(self) -> bool:
         """Whether the thread is alive."""
         return self._loop is not None and self._loop.is_alive
@@ -143,6 +162,9 @@ class _ExecutorLoop:
         self.upload = Stream.create(device=self.device)
         self.download = Stream.create(device=self.device)
         self.thread: threading.Thread | None = None
+        self.error: BaseException | None = None
+        self._undefined: set[int] = set()
+        self._process = os.getpid()
 
     @property
     def is_alive(self) -> bool:
@@ -155,21 +177,32 @@ class _ExecutorLoop:
         self.thread.start()
 
     def stop(self) -> None:
+        if os.getpid() != self._process:  # a forked child has no thread, and the queue's lock may have been held
+            return
         self.inbound.close()
-        if self.thread is not None and self.thread is not threading.current_thread():
+        if self.thread is threading.current_thread():
+            return
+        if self.thread is not None:
             self.thread.join()
+        vars(self).pop("model", None)  # a stopped executor keeps no memory of the device
 
     def _run(self) -> None:
         try:
             with self.device, self.context:
                 for batch in self.inbound:  # ends when the queue is closed and drained
-                    self._run_batch(batch)
+                    self.run_batch(batch)
                     self.outbound.push(batch)
+        except BaseException as error:
+            self.error = error
+            _log.error("the executor died: %r", error)
         finally:
+            self.inbound.close()
             self.outbound.close()
 
-    def _run_batch(self, batch: BatchData) -> None:
+    def run_batch(self, batch: BatchData) -> None:
+        """Queue all of a batch's work; whatever goes wrong is kept in the batch."""
         try:
+            self._mask_undefined(batch)
             _record(batch.upload_start, self.upload)
             batch.inputs.upload(self.upload)
             batch.ready.record(self.upload)
@@ -178,15 +211,27 @@ class _ExecutorLoop:
             self.model.prepare(batch)
             self.model.forward(batch)
             self.model.unprepare(batch)
-        except Exception as error:
+        except BaseException as error:
             batch.error = error
         try:
             batch.done.record(self.stream)
             self.download.wait(batch.done)
             batch.results.download(self.download)
             batch.fetched.record(self.download)
-        except Exception as error:
+        except BaseException as error:
             batch.error = batch.error or error
+        if batch.error is not None:
+            self._undefined.update(batch.held.tolist())
+
+    def _mask_undefined(self, batch: BatchData) -> None:
+        """Take the rows of failed sequences out of a batch that was filled before the failure was known."""
+        if not self._undefined:
+            return
+        fields = batch.inputs.host
+        self._undefined.difference_update(fields["init_slots"][: batch.num_inits].tolist())
+        undefined = list(self._undefined)
+        for slots in (fields["perm"][: batch.num_rows], fields["sample_slots"][: batch.num_samples]):
+            slots[np.isin(slots, undefined)] = PADDING
 
 
 def _record(event: Event, stream: Stream) -> None:

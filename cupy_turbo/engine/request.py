@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from cupy_turbo.core.errors import QueueClosed
 from cupy_turbo.core.queue import Queue
 
 FinishReason = Literal["stop", "length", "abort", "error"]
@@ -17,8 +17,7 @@ GREEDY_TEMPERATURE = 1e-5
 """Below it sampling is greedy, as in vLLM; `ops.sample` draws the same line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestEvent:
+class RequestEvent(NamedTuple):
     """New tokens of a request, the end of it, or both.
 
     Attributes
@@ -57,7 +56,15 @@ class Request:
     temperature, top_k, top_p, min_p, seed
         As `SamplingParams`; the seed is resolved (0 <= seed < 2**64).
     events : Queue of RequestEvent
-        Where the engine pushes events; the consumer pops them.
+        Where the engine pushes events; the consumer pops them. Without a capacity. Closing it cancels the request at
+        its next token.
+
+    Attributes
+    ----------
+    on_cancel : callable or None
+        Set by the engine that took the request.
+    finish_reason : str or None
+        As in its last `RequestEvent`; set just before that is pushed.
     """
 
     request_id: str
@@ -70,9 +77,8 @@ class Request:
     min_p: float
     seed: int
     events: Queue[RequestEvent]
-    on_cancel: Callable[[Request], None] | None = None
+    on_cancel: Callable[[Request], None] | None = field(default=None, init=False, repr=False)
     finish_reason: FinishReason | None = field(default=None, init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -95,11 +101,18 @@ class Request:
         finish_reason: FinishReason | None = None,
         error: BaseException | None = None,
     ) -> bool:
-        """Push an event unless the request has ended; the first terminal event wins. Return whether it was pushed."""
-        with self._lock:
-            if self.finish_reason is not None:
-                return False
-            self.finish_reason = finish_reason
-        event = RequestEvent(request=self, token_ids=token_ids, finish_reason=finish_reason, error=error)
-        self.events.push(event)
+        """Push an event unless the request has ended; the first terminal event wins. Called on the engine thread.
+
+        Returns
+        -------
+        bool
+            Whether it was pushed: not after the end, nor to a queue that its owner has closed.
+        """
+        if self.finish_reason is not None:
+            return False
+        self.finish_reason = finish_reason
+        try:
+            self.events.push(RequestEvent(self, token_ids, finish_reason, error))
+        except QueueClosed:
+            return False
         return True

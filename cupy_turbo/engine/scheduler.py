@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cupy_turbo.engine.admission import blocks_needed
 from cupy_turbo.engine.block_manager import BlockManager
 from cupy_turbo.engine.request import Request
 from cupy_turbo.engine.slots import SlotTable
@@ -29,6 +30,11 @@ class Plan:
     decode_slots: np.ndarray
     prefills: list[PrefillChunk] = field(default_factory=list)
     admitted: list[int] = field(default_factory=list)
+
+    @property
+    def slots(self) -> list[int]:
+        """Every slot that has a row in the step."""
+        return [*self.decode_slots.tolist(), *(chunk.slot for chunk in self.prefills)]
 
     def __bool__(self) -> bool:
         return bool(len(self.decode_slots) or self.prefills)
@@ -91,7 +97,7 @@ class Scheduler:
 
     def blocks_needed(self, request: Request) -> int:
         """Return the blocks of a request at its longest; its last token is sampled but never attended to."""
-        return -(-(request.stop_position - 1) // self._limits.block_size)
+        return blocks_needed(request.stop_position, self._limits.block_size)
 
     def schedule(self) -> Plan:
         """Plan the next step; an empty (false) plan means that nothing can run now."""

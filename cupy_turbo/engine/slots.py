@@ -41,6 +41,7 @@ class SlotTable:
         self.live = np.zeros(num_slots, bool)
         self.greedy = np.zeros(num_slots, bool)
         self.requests: list[Request | None] = [None] * num_slots
+        self._slot_of: dict[Request, int] = {}
         self._free = list(range(num_slots - 1, -1, -1))
 
     @property
@@ -57,6 +58,7 @@ class SlotTable:
         """Give `request` a slot and return it."""
         slot = self._free.pop()
         self.requests[slot] = request
+        self._slot_of[request] = slot
         self.prompt_len[slot] = request.num_prompt_tokens
         self.stop_position[slot] = request.stop_position
         self.computed[slot] = 0
@@ -65,9 +67,15 @@ class SlotTable:
         self.greedy[slot] = request.is_greedy
         return slot
 
+    def slot_of(self, request: Request) -> int | None:
+        """Slot that a live or ending request holds."""
+        return self._slot_of.get(request)
+
     def release(self, slot: int) -> None:
         """Free a slot that has ended and that no batch in flight holds."""
-        assert not self.live[slot] and not self.in_flight[slot], slot
+        request = self.requests[slot]
+        assert request is not None and not self.live[slot] and not self.in_flight[slot], slot
+        del self._slot_of[request]
         self.requests[slot] = None
         self._free.append(slot)
 
@@ -81,4 +89,4 @@ class SlotTable:
 
     def held(self) -> list[int]:
         """Slots held by live or ending requests, ascending."""
-        return [slot for slot, request in enumerate(self.requests) if request is not None]
+        return sorted(self._slot_of.values())

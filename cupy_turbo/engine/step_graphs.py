@@ -6,6 +6,7 @@ import logging
 from bisect import bisect_left
 
 from cupy_turbo.core.context import current_stream
+from cupy_turbo.core.errors import DeviceLostError
 from cupy_turbo.core.protocols import Graph
 from cupy_turbo.engine.batch import BatchData
 from cupy_turbo.models.language_model import LanguageModel
@@ -48,6 +49,7 @@ class StepGraphs:
         self._model = model
         self._graphs: dict[tuple[int, int, bool], Graph] = {}
         self._warm: set[tuple[int, int, bool]] = set()
+        self._refused: set[tuple[int, int, bool]] = set()
 
     @property
     def num_graphs(self) -> int:
@@ -66,14 +68,14 @@ class StepGraphs:
             self._model.forward(step)
             return
         graph = self._graphs.get(key)
-        if graph is None and key not in self._warm:
-            self._warm.add(key)
-            self._run_all(step)
+        if graph is None and key in self._warm:
+            graph = self._capture(key, step)
+        if graph is not None:
+            graph.launch(current_stream())
             return
-        if graph is None:
-            graph = self._graphs[key] = self._capture(step)
-            _log.debug("captured a decode graph: phase %d, %d rows, greedy %s", *key)
-        graph.launch(current_stream())
+        self._run_all(step)
+        if key not in self._refused:
+            self._warm.add(key)  # only now: a first run that failed has not loaded every kernel
 
     def unprepare(self, step: Step) -> None:
         """Pass on a step that has no graph."""
@@ -90,8 +92,20 @@ class StepGraphs:
         self._model.forward(step)
         self._model.unprepare(step)
 
-    def _capture(self, step: Step) -> Graph:
+    def _capture(self, key: tuple[int, int, bool], step: Step) -> Graph | None:
+        """Capture a step; None if that failed, which queued nothing: such steps are run directly from then on."""
         stream = current_stream()
-        with stream.device.capture(stream) as captured:
-            self._run_all(step)
-        return captured.graph
+        self._warm.discard(key)
+        try:
+            with stream.device.capture(stream) as captured:
+                self._run_all(step)
+            graph = captured.graph
+        except DeviceLostError:
+            raise
+        except Exception as error:
+            self._refused.add(key)
+            _log.warning("decode steps of %d rows run without a graph, its capture failed: %r", step.num_rows, error)
+            return None
+        self._graphs[key] = graph
+        _log.debug("captured a decode graph: phase %d, %d rows, greedy %s", *key)
+        return graph

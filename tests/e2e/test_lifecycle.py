@@ -98,7 +98,7 @@ def loaded(device_kind):
     loaded.close()
 
 
-@pytest.mark.parametrize("at", [1, 2, 5])
+@pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_failing_step_ends_its_requests_and_the_engine_goes_on(loaded, at):
     engine = Engine(Faulty(loaded.language_model, at, RuntimeError("boom")), loaded.device, loaded.engine_config)
     engine.start()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from cupy_turbo.engine.block_manager import BlockManager
+from cupy_turbo.testing.examples import examples
 
 SLOTS, BLOCKS = 4, 11
 
@@ -55,6 +57,7 @@ class Blocks(RuleBasedStateMachine):
 
 
 TestBlocks = Blocks.TestCase
+TestBlocks.settings = settings(max_examples=examples(50), stateful_step_count=40)
 
 
 def test_a_slot_gets_no_more_than_it_was_promised():

@@ -1,0 +1,114 @@
+"""The machine of `test_engine.py`: requests come, are cancelled and fail in any order, on any schedule."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from cupy_turbo.device import open_device
+from cupy_turbo.engine.batch import BatchData
+from cupy_turbo.models.language_model import LanguageModel
+from cupy_turbo.models.step import Step
+from tests.property.stepped_engine import SteppedEngine, toy_config
+from tests.property.toy_model import KERNELS, VOCAB_SIZE
+
+TOKENS = st.integers(0, VOCAB_SIZE - 1)
+
+
+class Stumbling:
+    """A model that raises when told to, before or after it has done a call's work."""
+
+    def __init__(self, model: LanguageModel, on_failure: Callable[[BatchData], None]) -> None:
+        self._model, self._on_failure = model, on_failure
+        self.next_failure: tuple[str, bool] | None = None
+
+    def prepare(self, step: Step) -> None:
+        self._call("prepare", step)
+
+    def forward(self, step: Step) -> None:
+        self._call("forward", step)
+
+    def unprepare(self, step: Step) -> None:
+        self._call("unprepare", step)
+
+    def _call(self, name: str, step: Step) -> None:
+        where, is_late = self.next_failure or ("", False)
+        if where != name or is_late:
+            getattr(self._model, name)(step)
+        if where == name:
+            self.next_failure = None
+            assert isinstance(step, BatchData)
+            self._on_failure(step)
+            raise RuntimeError(f"stumbled in {name}")
+
+
+class EngineMachine(RuleBasedStateMachine):
+    """Every accepted request ends once, and whoever was left alone has the tokens of a quiet run."""
+
+    @initialize(
+        phases=st.sampled_from([2, 1]),
+        slots=st.integers(1, 4),
+        extra_tokens=st.sampled_from([0, 3, 20]),
+        blocks=st.integers(4, 9),
+        policy=st.sampled_from(["fifo", "random"]),
+        seed=st.integers(0, 2**16),
+    )
+    def start(self, phases: int, slots: int, extra_tokens: int, blocks: int, policy: str, seed: int) -> None:
+        self.device = open_device("host", policy=policy, seed=seed, workers=1, kernel_folders=[KERNELS])
+        config = toy_config(slots=slots, tokens=slots + extra_tokens, blocks=blocks, phases=phases)
+        chance = random.Random(seed)
+        self.stumbling: Stumbling
+
+        def wrap(model: LanguageModel) -> LanguageModel:
+            self.stumbling = Stumbling(model, self.disturb)
+            return self.stumbling
+
+        self.stepped = SteppedEngine(self.device, config, wrap=wrap, is_late=lambda: chance.random() < 0.5)
+
+    def disturb(self, batch: BatchData) -> None:
+        """Those with a row in a failing step may end with it, and nobody else."""
+        for slot in batch.held.tolist():
+            request = self.stepped.engine._slots.requests[slot]
+            assert request is not None
+            self.stepped.sent[request.request_id].is_disturbed = True
+
+    @rule(
+        prompt=st.lists(TOKENS, min_size=1, max_size=24),
+        max_tokens=st.integers(1, 24),
+        seed=st.integers(0, 2**32),
+        stop_ids=st.lists(TOKENS, max_size=2),
+    )
+    def submit(self, prompt: list[int], max_tokens: int, seed: int, stop_ids: list[int]) -> None:
+        self.stepped.submit(prompt, max_tokens, seed, tuple(stop_ids))
+
+    @precondition(lambda self: self.stepped.sent)
+    @rule(pick=st.integers(0, 1000))
+    def cancel(self, pick: int) -> None:
+        sent = list(self.stepped.sent.values())[pick % len(self.stepped.sent)]
+        sent.is_disturbed |= not sent.ends
+        sent.request.cancel()
+
+    @rule(times=st.integers(1, 8))
+    def step(self, times: int) -> None:
+        for _ in range(times):
+            self.stepped.step()
+
+    @rule(where=st.sampled_from(["prepare", "forward", "unprepare"]), is_late=st.booleans())
+    def fail_next_step(self, where: str, is_late: bool) -> None:
+        self.stumbling.next_failure = where, is_late
+
+    @invariant()
+    def books_balance(self) -> None:
+        if hasattr(self, "stepped"):
+            self.stepped.engine._blocks.check_integrity()
+
+    def teardown(self) -> None:
+        if not hasattr(self, "stepped"):
+            return
+        self.stepped.finish()
+        self.stepped.close()
+        self.stepped.check()
+        self.device.close()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from cupy_turbo.api.loading import LoadedModel, load_model
-from cupy_turbo.api.outputs import CompletionOutput, RequestOutput, StreamDelta
+from cupy_turbo.api.outputs import CompletionOutput, RequestOutput
 from cupy_turbo.api.requests import Prompt, RequestBuilder, TokenizedPrompt, listed_prompts, pair_params
 from cupy_turbo.api.sampling_params import SamplingParams
 from cupy_turbo.api.sizing import check_integer
+from cupy_turbo.api.text_stream import TextStream
 from cupy_turbo.core.queue import Queue
 from cupy_turbo.engine.engine import Engine
 from cupy_turbo.engine.request import Request, RequestEvent
@@ -104,7 +107,12 @@ class LLM:
             progress=progress,
         )
         loaded, self._progress = self._loaded, progress
-        self._engine = Engine(loaded.language_model, loaded.device, loaded.engine_config)
+        try:
+            self._engine = Engine(loaded.language_model, loaded.device, loaded.engine_config)
+            self._engine.start()
+        except BaseException:
+            loaded.close()
+            raise
         self._builder = RequestBuilder(
             loaded.tokenizer,
             vocab_size=loaded.config.vocab_size,
@@ -112,7 +120,6 @@ class LLM:
             eos_token_ids=loaded.eos_token_ids,
             seed=seed,
         )
-        self._engine.start()
         # Also runs at interpreter exit and when the LLM is dropped without close().
         self._finalizer = weakref.finalize(self, _close, self._engine, loaded)
 
@@ -172,14 +179,15 @@ class LLM:
         prompts = [self._chat_prompt(each, template_options) for each in ([messages] if is_single else messages)]  # type: ignore[arg-type]
         return self._complete(prompts, sampling_params, use_tqdm)
 
-    def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> Iterator[StreamDelta]:
+    def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> TextStream:
         """Complete one prompt, yielding text as it comes.
 
-        The request starts at once. Leaving the iterator early (``break``, ``close()``, an exception) cancels it.
+        The request starts at once. Leaving the iterator early (``close()``, ``with``, an exception inside it, dropping
+        it) cancels it.
 
-        Yields
-        ------
-        StreamDelta
+        Returns
+        -------
+        TextStream of StreamDelta
             New text and token ids. The texts joined are the text that `generate` returns; the last delta carries the
             ``finish_reason``.
 
@@ -190,17 +198,23 @@ class LLM:
         RequestFailedError, EngineDeadError
             While iterating, if the request fails.
         """
+        self._engine.require_alive()
         return self._stream(self._builder.tokenize(prompt), sampling_params)
 
     def stream_chat(
         self, messages: Sequence[Message], sampling_params: SamplingParams | None = None, **template_options: Any
-    ) -> Iterator[StreamDelta]:
+    ) -> TextStream:
         """Answer a conversation, yielding text as it comes; see `stream` and `chat`."""
+        self._engine.require_alive()
         return self._stream(self._chat_prompt(messages, template_options), sampling_params)
 
     def close(self) -> None:
-        """Abort what is running, join the threads, free the device memory; idempotent."""
+        """Abort what is running, join the threads, free the device memory; idempotent, from any thread.
+
+        Requests that have not ended end as ``"abort"``.
+        """
         self._finalizer()
+        self._engine.close()  # where another thread is closing, wait for it too
 
     @property
     def tokenizer(self) -> Any:
@@ -279,32 +293,25 @@ class LLM:
             error=None if end.error is None else str(end.error),
         )
 
-    def _stream(self, prompt: TokenizedPrompt, params: SamplingParams | None) -> Iterator[StreamDelta]:
+    def _stream(self, prompt: TokenizedPrompt, params: SamplingParams | None) -> TextStream:
         request = self._builder.build(prompt, pair_params(params, 1)[0], Queue())
-        self._engine.submit(request)
-        deltas = _deltas(request, Detokenizer(self._loaded.tokenizer, prompt.token_ids))
-        next(deltas)  # a generator that never began would not cancel when it is dropped
-        return deltas
-
-
-def _deltas(request: Request, detokenizer: Detokenizer) -> Iterator[StreamDelta]:
-    try:
-        yield StreamDelta(text="", token_ids=())  # taken by the caller that made it
-        for event in request.events:
-            if event.error is not None:
-                raise event.error
-            ids, reason = event.token_ids, event.finish_reason
-            text = detokenizer.push(ids[:-1] if reason == "stop" else ids)
-            if reason is not None:
-                text += detokenizer.flush()
-            if text or ids or reason:
-                yield StreamDelta(text=text, token_ids=ids, finish_reason=reason)
-            if reason is not None:
-                return
-    finally:
-        request.cancel()  # a no-op once the request has ended
+        detokenizer = Detokenizer(self._loaded.tokenizer, prompt.token_ids)
+        try:
+            self._engine.submit(request)
+            return TextStream(request, detokenizer)
+        except BaseException:  # Ctrl-C: it may have been accepted
+            request.cancel()
+            raise
 
 
 def _close(engine: Engine, loaded: LoadedModel) -> None:
+    if engine.is_forked:
+        return
     engine.close()
+    if engine.is_own_thread:
+        # The garbage collector runs finalizers on any thread, and one of the engine's cannot wait for itself. At the
+        # interpreter's exit no thread can be started; then there is nothing left to free.
+        with contextlib.suppress(RuntimeError):
+            threading.Thread(target=_close, args=(engine, loaded), name="cupy_turbo-closer").start()
+        return
     loaded.close()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,8 +121,8 @@ class RequestBuilder:
     ) -> None:
         self._tokenizer, self._vocab_size, self._max_model_len = tokenizer, vocab_size, max_model_len
         self._eos_token_ids = eos_token_ids
-        self._seeds = _seeds(seed)
-        self._count = 0
+        self._seed = seed
+        self._indices = itertools.count()  # one step of it is atomic: any thread may build requests
 
     def tokenize(self, prompt: Any, *, add_special_tokens: bool = True) -> TokenizedPrompt:
         """Encode a text prompt or check a sequence of ids.
@@ -196,9 +197,9 @@ class RequestBuilder:
             )
         length = len(prompt.token_ids)
         room = self._max_model_len - length
-        self._count += 1
+        index = next(self._indices)
         return Request(
-            request_id=str(self._count - 1),
+            request_id=str(index),
             prompt_ids=np.array(prompt.token_ids, np.int32),
             stop_position=length + (room if params.max_tokens is None else min(params.max_tokens, room)),
             stop_ids=stop_ids,
@@ -206,16 +207,15 @@ class RequestBuilder:
             top_k=max(params.top_k, 0),
             top_p=params.top_p,
             min_p=params.min_p,
-            seed=next(self._seeds) if params.seed is None else params.seed,
+            seed=_mixed_seed(self._seed, index) if params.seed is None else params.seed,
             events=events,
         )
 
 
-def _seeds(seed: int) -> Iterator[int]:
-    """Yield 64-bit seeds. **Source:** SplitMix64 (Steele et al. 2014)."""
-    mask, state = (1 << 64) - 1, seed & ((1 << 64) - 1)
-    while True:
-        state = (state + 0x9E3779B97F4A7C15) & mask
-        mixed = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
-        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
-        yield mixed ^ (mixed >> 31)
+def _mixed_seed(seed: int, index: int) -> int:
+    """Return the 64-bit seed of request `index`. **Source:** SplitMix64 (Steele et al. 2014)."""
+    mask = (1 << 64) - 1
+    state = (seed + (index + 1) * 0x9E3779B97F4A7C15) & mask
+    mixed = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
+    return mixed ^ (mixed >> 31)

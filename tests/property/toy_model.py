@@ -1,4 +1,4 @@
-"""A language model of two tiny kernels, and the same in Python: wrong rows, blocks or stale bytes show as wrong tokens."""
+"""A language model of two tiny kernels, and the same in Python: a wrong row, block or byte shows as a wrong token."""
 
 from __future__ import annotations
 

@@ -226,6 +226,10 @@ class Device(Protocol):
     def statistics(self) -> DeviceStatistics:
         """Count allocations since the device was opened."""
 
+    @property
+    def kernel_generation(self) -> int:
+        """How often `reload_kernels` was called: a graph captured before holds kernels of an older generation."""
+
     def reload_kernels(self) -> None:
         """Forget compiled kernels, so that edited files are read again."""
 

@@ -126,6 +126,7 @@ class CudaDevice:
         self.name = gpu.name
         self.index = gpu.index
         self._is_closed = False
+        self.kernel_generation = 0
         major, minor = self._attribute(_CAPABILITY_MAJOR), self._attribute(_CAPABILITY_MINOR)
         self.compute_capability: tuple[int, int] | None = (major, minor)
         self.num_processors = self._attribute(_MULTIPROCESSORS)
@@ -227,6 +228,7 @@ class CudaDevice:
     def reload_kernels(self) -> None:
         """Forget compiled kernels, so that edited files are read again."""
         self._kernels.clear()
+        self.kernel_generation += 1
 
     def close(self) -> None:
         """Wait for all work and free what nobody owns any more; idempotent. Arrays that are still owned stay valid."""

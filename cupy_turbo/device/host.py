@@ -78,6 +78,7 @@ class HostDevice:
         self._counting = threading.Lock()
         self._counts = {"device": 0, "device_bytes": 0, "pinned": 0, "pinned_bytes": 0}
         self._is_closed = False
+        self.kernel_generation = 0
         self._process = os.getpid()
 
     @property
@@ -227,6 +228,7 @@ class HostDevice:
     def reload_kernels(self) -> None:
         """Forget compiled kernels, so that edited files are read again."""
         self._kernels.clear()
+        self.kernel_generation += 1
 
     def close(self) -> None:
         """Run what is pending and refuse further allocations; idempotent. A failure nobody waited for is dropped."""

@@ -50,6 +50,7 @@ class StepGraphs:
         self._graphs: dict[tuple[int, int, bool], Graph] = {}
         self._warm: set[tuple[int, int, bool]] = set()
         self._refused: set[tuple[int, int, bool]] = set()
+        self._generation = 0
 
     @property
     def num_graphs(self) -> int:
@@ -67,6 +68,7 @@ class StepGraphs:
         if key is None:
             self._model.forward(step)
             return
+        self._follow_reloads()
         graph = self._graphs.get(key)
         if graph is None and key in self._warm:
             graph = self._capture(key, step)
@@ -81,6 +83,14 @@ class StepGraphs:
         """Pass on a step that has no graph."""
         if self._key(step) is None:
             self._model.unprepare(step)
+
+    def _follow_reloads(self) -> None:
+        """Drop the graphs of kernels that were edited since: a graph holds what was compiled when it was captured."""
+        generation = current_stream().device.kernel_generation
+        if generation != self._generation:
+            self._generation = generation
+            for known in (self._graphs, self._warm, self._refused):
+                known.clear()
 
     def _key(self, step: Step) -> tuple[int, int, bool] | None:
         if not isinstance(step, BatchData) or not step.bucket:

@@ -55,6 +55,12 @@ class IntervalMap(Generic[M]):
 
     def read(self, start: int, stop: int, stream: int, mark: M) -> None:
         """Note a read of [start, stop) by a stream."""
+        first, last = self._span(start, stop)
+        if last - first == 1:  # the usual case: the same array as before
+            segment = self._segments[first]
+            if segment.start == start and segment.stop == stop:
+                segment.reads[stream] = mark
+                return
         position = start
         for segment in self._cut(start, stop):
             if position < segment.start:

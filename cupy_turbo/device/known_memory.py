@@ -56,7 +56,7 @@ class KnownMemory:
             If its memory was freed.
         """
         owner, is_owner = memory_owner(array)
-        if id(owner) in self._blocks:
+        if id(owner) in self._blocks:  # the usual case
             return
         start, stop = address_range(array)
         if is_owner:

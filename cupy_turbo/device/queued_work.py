@@ -34,7 +34,9 @@ def kernel_work(signature: Signature, arguments: Sequence[object]) -> Work:
     for parameter, argument in zip(signature.parameters, arguments, strict=True):
         if parameter.kind == "pointer" and argument is not None:
             operands.append(argument)
-            accesses += _accesses(parameter.name, argument, writes=not parameter.is_const)
+            start, stop = address_range(argument)
+            if start < stop:
+                accesses.append(Access(parameter.name, start, stop, not parameter.is_const))
     return Work(signature.name, tuple(accesses), tuple(operands), find_origin())
 
 

@@ -94,6 +94,14 @@ def test_a_graph_counts_when_it_is_launched(cuda: CudaDevice, watched: Sanitizer
         cuda.fill(x, 0, stream=second)
 
 
+def test_memory_that_a_device_gives_out_is_new(cuda: CudaDevice, watched: Sanitizer) -> None:
+    """Also where nobody heard that the last owner went: CuPy's own pool tells no one."""
+    (first, second), array = two_streams(cuda), cuda.empty(8, FLOATS)
+    cuda.fill(array, 0, stream=first)
+    watched.allocated(array, "device")
+    cuda.fill(array, 0, stream=second)
+
+
 def test_what_waits_to_be_freed_is_freed_memory_until_the_driver_has_it(cuda: CudaDevice, gpu: Any) -> None:
     real = pytest.importorskip("cupy")
     with unsanitized(), sanitize():

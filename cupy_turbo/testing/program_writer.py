@@ -15,7 +15,7 @@ _HOST = -1  # stands for the host where a stream's number is asked for
 
 
 class ProgramWriter:
-    r"""A program in the making. Streams and events are numbers, taken modulo how many there are.
+    r"""A program in the making. Streams and events are numbers; one that is too large makes another.
 
     Parameters
     ----------
@@ -26,7 +26,6 @@ class ProgramWriter:
     --------
     >>> writer = ProgramWriter()
     >>> writer.run([Work("d0", byte=1)], 0, "wait")
-    >>> writer.add_stream(0)
     >>> writer.run([Work("d0", byte=2)], 1, "wait")
     >>> print("\n".join(writer.program().calls))
     s0 = Stream.create(device=device)
@@ -147,15 +146,15 @@ class ProgramWriter:
             byte = self._bytes[buffer]
             self._calls.append(f'assert ({buffer} == {byte}).all(), f"{buffer} must hold {byte}, found {{{buffer}}}"')
 
-    # Names: a number that was drawn, to one that exists.
+    # A number that was drawn, to one that exists.
 
     def _stream(self, choice: int) -> int:
-        if not self._streams:
+        if choice >= len(self._streams):
             self.add_stream(0)
-        return self._streams[choice % len(self._streams)]
+        return self._streams[min(choice, len(self._streams) - 1)]
 
     def _event(self, choice: int) -> int:
-        return choice % self._num_events if self._num_events and choice else self._add_event()
+        return choice if choice < self._num_events else self._add_event()
 
     def _add_event(self) -> int:
         number, self._num_events = self._num_events, self._num_events + 1

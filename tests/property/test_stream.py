@@ -1,144 +1,95 @@
-"""Laws of Stream, Event and graphs on a device, for every schedule that CUDA allows."""
+"""Programs for a device, under every schedule that CUDA allows: they give one outcome, or print how they did not."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from cupy_turbo.core.protocols import Device
+from cupy_turbo.core.stream import Stream
+from cupy_turbo.device import open_device
+from cupy_turbo.testing import DrawnPolicy, ProgramError, RecordedPolicy, StreamProgram, drawn_policies, stream_programs
 from cupy_turbo.testing.examples import examples
-from tests.property.device_program import (
-    NUM_BUFFERS,
-    NUM_DEVICE_BUFFERS,
-    WAYS_TO_ORDER,
-    DeviceProgram,
-    Work,
-)
-
-choices = st.integers(
-    0, 5
-)  # of a stream or an event, modulo how many there are: it stays valid while a failure shrinks
-byte_values = st.integers(0, 255)
-ways = st.sampled_from(WAYS_TO_ORDER)
-device_buffers = st.integers(0, NUM_DEVICE_BUFFERS - 1)
-pinned_buffers = st.integers(NUM_DEVICE_BUFFERS, NUM_BUFFERS - 1)
-fills = st.builds(Work, device_buffers, byte=byte_values)
-# One side of a copy is a device array, and the sides are not the same.
-copies = st.one_of(
-    st.builds(Work, device_buffers, st.integers(0, NUM_BUFFERS - 1)), st.builds(Work, pinned_buffers, device_buffers)
-).filter(lambda work: work.target != work.source)
-work_lists = st.lists(st.one_of(fills, copies), min_size=1, max_size=4)
+from tests.property.mutants import few
 
 
-class DrawnPolicy:
-    """A host policy whose every choice hypothesis makes, and shrinks."""
-
-    def __init__(self, source: random.Random) -> None:
-        self.source = source
-
-    def choose(self, ready: Sequence[object]) -> int:
-        return self.source.randrange(len(ready))
+def run_script(program: StreamProgram, policy: object) -> Any:
+    """Run what a program prints as, in a world of its own; return the outcome."""
+    scope: dict[str, Any] = {}
+    exec(program.as_python(policy), scope)
+    return scope["outcome"]
 
 
-class RaceFreePrograms(RuleBasedStateMachine):
-    """A program whose accesses are all ordered gives the bytes of its calls run one by one."""
-
-    open_test_device: Callable[..., Device]
-    policy: str
-
-    @initialize(source=st.randoms(use_true_random=False))
-    def open(self, source: random.Random) -> None:
-        options = {"policy": DrawnPolicy(source)} if self.policy == "drawn" else {"policy": self.policy}
-        seed = source.randrange(2**16) if self.policy == "random" else 0
-        self.device = type(self).open_test_device(**options, seed=seed)
-        self.program = DeviceProgram(self.device)
-        self.program.add_stream()
-        self.program.add_event()
-
-    def stream(self, choice: int) -> int:
-        numbers = list(self.program.streams)
-        return numbers[choice % len(numbers)]
-
-    def event(self, choice: int) -> int:
-        return choice % len(self.program.events)
-
-    @precondition(lambda self: len(self.program.streams) < 4)
-    @rule(priority=st.integers(-5, 0))
-    def add_stream(self, priority: int) -> None:
-        self.program.add_stream(priority)
-
-    @rule(stream=choices)
-    def share_stream(self, stream: int) -> None:
-        self.program.share_stream(self.stream(stream))
-
-    @precondition(lambda self: len(self.program.streams) > 1)
-    @rule(stream=choices)
-    def drop_stream(self, stream: int) -> None:
-        self.program.drop_stream(self.stream(stream))
-
-    @rule()
-    def add_event(self) -> None:
-        self.program.add_event()
-
-    @rule(event=choices, stream=choices)
-    def record(self, event: int, stream: int) -> None:
-        self.program.record(self.event(event), self.stream(stream))
-
-    @rule(stream=choices, event=choices)
-    def wait(self, stream: int, event: int) -> None:
-        self.program.wait(self.stream(stream), self.event(event))
-
-    @rule(event=choices)
-    def query(self, event: int) -> None:
-        self.program.query(self.event(event))
-
-    @rule(event=choices)
-    def sync_event(self, event: int) -> None:
-        self.program.sync_event(self.event(event))
-
-    @rule(stream=choices)
-    def sync_stream(self, stream: int) -> None:
-        self.program.sync_stream(self.stream(stream))
-
-    @rule(work=work_lists, stream=choices, way=ways)
-    def run_work(self, work: list[Work], stream: int, way: str) -> None:
-        self.program.run(work, self.stream(stream), way)
-
-    @rule(work=work_lists, capture_on=choices, stream=choices, times=st.integers(0, 2), way=ways)
-    def run_captured(self, work: list[Work], capture_on: int, stream: int, times: int, way: str) -> None:
-        self.program.run_captured(work, self.stream(capture_on), self.stream(stream), times, way)
-
-    @rule(work=work_lists, stream=choices)
-    def fail_in_capture(self, work: list[Work], stream: int) -> None:
-        self.program.fail_in_capture(work, self.stream(stream))
-
-    @rule(buffer=device_buffers, byte=byte_values, stream=choices, way=ways)
-    def copy_from_nobodys(self, buffer: int, byte: int, stream: int, way: str) -> None:
-        self.program.copy_from_nobodys(buffer, byte, self.stream(stream), way)
-
-    @rule(buffer=pinned_buffers, byte=byte_values, way=ways)
-    def write_pinned(self, buffer: int, byte: int, way: str) -> None:
-        self.program.write_pinned(buffer, byte, way)
-
-    @rule(buffer=pinned_buffers, way=ways)
-    def read_pinned(self, buffer: int, way: str) -> None:
-        self.program.read_pinned(buffer, way)
-
-    def teardown(self) -> None:
-        if hasattr(self, "program"):
-            self.program.check_all()
-            self.device.close()
-
-
-@pytest.mark.parametrize("policy", ["fifo", "eager", "random", "drawn"])
-def test_race_free_programs(policy: str, device_kind: str, open_test_device: Callable[..., Device]) -> None:
+@pytest.mark.parametrize("policy", ["fifo", "eager", "random"])
+def test_ordered_programs(policy: str, device_kind: str, open_test_device: Callable[..., Device]) -> None:
     if device_kind == "cuda" and policy != "fifo":
         pytest.skip("a GPU has a policy of its own: one run of this test is enough")
-    members = {"open_test_device": staticmethod(open_test_device), "policy": policy}
-    machine = type("RaceFreePrograms", (RaceFreePrograms,), members)
-    run_state_machine_as_test(machine, settings=settings(max_examples=examples(80), stateful_step_count=40))
+
+    @settings(max_examples=examples(100))
+    @given(program=stream_programs(with_kernels=True), seed=st.integers(0, 2**16))
+    def check(program: StreamProgram, seed: int) -> None:
+        device = open_test_device(policy=policy, seed=seed)
+        program.check(device)
+        device.close()
+
+    check()
+
+
+@settings(max_examples=examples(250))
+@given(program=stream_programs(with_kernels=True), policy=drawn_policies())
+def test_ordered_programs_with_drawn_schedules(program: StreamProgram, policy: DrawnPolicy) -> None:
+    program.check(open_device("host", policy=policy, workers=1), policy)
+
+
+@settings(max_examples=examples(100))
+@given(program=stream_programs(ordered=False, with_kernels=True), policy=drawn_policies())
+def test_the_printed_script_has_the_outcome_of_what_printed_it(program: StreamProgram, policy: DrawnPolicy) -> None:
+    """Races included, whose outcome is the schedule's: the script repeats the schedule."""
+    outcome = program.check(open_device("host", policy=policy, workers=1), policy)
+    assert run_script(program, policy) == outcome
+
+
+def test_a_failure_shrinks_to_a_short_script_that_fails_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    @few(300)
+    @given(program=stream_programs(max_actions=8), policy=drawn_policies())
+    def check(program: StreamProgram, policy: DrawnPolicy) -> None:
+        program.check(open_device("host", policy=policy, workers=1), policy)
+
+    monkeypatch.setattr(Stream, "wait", lambda stream, event: None)
+    with pytest.raises(ProgramError) as caught:
+        check()
+    reason, _, script = str(caught.value).partition("\n\n")
+    assert "must hold" in reason
+    assert len(caught.value.program) <= 8
+    with pytest.raises(AssertionError):
+        exec(script, {})
+    monkeypatch.undo()
+    exec(script, {})
+
+
+def test_a_recorded_launch_order_is_repeated(device_kind: str) -> None:
+    """Every launch has an order of its own, drawn when it runs."""
+    if device_kind != "host":
+        pytest.skip("a GPU orders blocks itself")
+
+    def orders(policy: object) -> list[list[int]]:
+        from tests.kernels.probe import PROBES
+
+        device = open_device("host", policy=policy, workers=1, kernel_folders=[PROBES])
+        stream, kernel, found = Stream.create(device=device), device.kernel("order"), []
+        for _ in range(4):
+            blocks, threads = device.empty(7, np.int32), device.empty(192, np.int32)
+            kernel(7, 96, (blocks, threads, device.upload(np.zeros(3, np.int32))), stream=stream)
+            found.append([*device.fetch(blocks).tolist(), *device.fetch(threads).tolist()])
+        return found
+
+    drawn = DrawnPolicy(random.Random(5))
+    found = orders(drawn)
+    assert len({tuple(order) for order in found}) == 4
+    assert orders(RecordedPolicy(drawn.choices, drawn.launch_seeds)) == found

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from cupy_turbo.core.handles import Shape
+from cupy_turbo.device.host_sanitizers import poison_around, redzone_bytes
 
 if TYPE_CHECKING:
     from cupy_turbo.device.host import HostDevice
@@ -32,9 +33,12 @@ def aligned_memory(shape: Shape, dtype: np.dtype[Any], *, poison: bool) -> np.nd
     if any(extent < 0 for extent in extents):
         raise ValueError(f"an array cannot have a negative extent, got shape {extents}")
     nbytes = int(np.prod(extents, dtype=np.int64)) * dtype.itemsize
-    buffer = np.empty(nbytes + ALIGNMENT, np.uint8)
-    offset = -buffer.ctypes.data % ALIGNMENT
+    redzone = redzone_bytes()
+    buffer = np.empty(nbytes + ALIGNMENT + 2 * redzone, np.uint8)
+    offset = -(buffer.ctypes.data + redzone) % ALIGNMENT + redzone
     memory = buffer[offset : offset + nbytes]
+    if redzone:
+        poison_around(buffer, memory)
     if poison:
         # bfloat16 is a NumPy extension type of kind "V"; 0xFF bytes are NaN in every floating type.
         memory.fill(0xFF if dtype.kind in "fV" else 1 if dtype.kind == "b" else 0x7B)

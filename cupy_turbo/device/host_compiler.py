@@ -17,6 +17,8 @@ from pathlib import Path
 
 from cupy_turbo.core.errors import CompileError, DeviceUnavailableError
 from cupy_turbo.device.cache import DiskCache, cache_key
+from cupy_turbo.device.host_sanitizers import MAX_FRAME_BYTES as MAX_SANITIZED_FRAME_BYTES
+from cupy_turbo.device.host_sanitizers import compiler_environment, sanitizer_flags, sanitizers
 from cupy_turbo.device.source import KernelSource, kernel_folder
 
 REMEDY = "install one (Debian, Ubuntu: apt-get install g++) or set CXX to its path"
@@ -32,8 +34,14 @@ MAX_FRAME_BYTES = 32 << 10
 MAX_STATIC_SHARED_BYTES = 48 << 10
 """Of one block, in `__shared__` variables: what CUDA's compiler allows on any GPU."""
 
-_RUNTIME_FILES = ("host_runtime.cpp", "host_fibers.cpp", "host_collectives.cpp", "host_matrix.cpp")
-_RUNTIME_HEADERS = ("host_fibers.h", "host_meeting.h")
+_RUNTIME_FILES = (
+    "host_runtime.cpp",
+    "host_fibers.cpp",
+    "host_faults.cpp",
+    "host_collectives.cpp",
+    "host_matrix.cpp",
+)
+_RUNTIME_HEADERS = ("host_switch.h", "host_fibers.h", "host_meeting.h")
 
 
 @functools.cache
@@ -85,7 +93,8 @@ def _compile(name: str, flags: Sequence[str], text: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="cupy_turbo-") as folder:
         output = Path(folder) / "object.so"
         command = [*find_compiler(), *flags, "-x", "c++", "-", "-o", str(output)]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        environment = compiler_environment()
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, env=environment)
         if done.returncode != 0:
             raise CompileError(f"{name} does not compile for the host device:\n{done.stderr[:8000].rstrip()}")
         return output.read_bytes()
@@ -102,9 +111,9 @@ def _machine_flags() -> list[str]:
 
 
 def _kernel_flags() -> list[str]:
-    limit = f"frame-larger-than={MAX_FRAME_BYTES}"
+    limit = f"frame-larger-than={MAX_SANITIZED_FRAME_BYTES if sanitizers() else MAX_FRAME_BYTES}"
     as_error = "-Werror=frame-larger-than" if "clang" in compiler_version() else f"-Werror={limit}"
-    return ["-fno-plt", f"-W{limit}", as_error, *extra_flags()]
+    return ["-fno-plt", f"-W{limit}", as_error, *sanitizer_flags(compiler_version()), *extra_flags()]
 
 
 class LaunchRequest(ctypes.Structure):
@@ -112,7 +121,7 @@ class LaunchRequest(ctypes.Structure):
 
     _fields_ = (
         ("entry", ctypes.c_uint64),
-        ("static_module", ctypes.c_uint64),
+        ("static_place", ctypes.c_uint64),
         ("static_bytes", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
         ("grid", ctypes.c_uint32 * 3),
@@ -135,7 +144,7 @@ def load_runtime() -> ctypes.CDLL:
     sources = [(folder / name).read_text(encoding="utf-8") for name in (*_RUNTIME_HEADERS, *_RUNTIME_FILES)]
     headers = kernel_folder() / "include"
     shared = [path.read_text(encoding="utf-8") for path in sorted(headers.glob("*.cuh"))]
-    flags = [*_FLAGS, *_machine_flags(), f"-I{headers}", f"-I{folder}"]
+    flags = [*_FLAGS, *_machine_flags(), f"-I{headers}", f"-I{folder}", *sanitizer_flags(compiler_version())]
     text = "".join(f'#include "{name}"\n' for name in _RUNTIME_FILES)
     path = _cached_object(DiskCache(), "the runtime", flags, text, cache_key(*sources, *shared))
     library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
@@ -154,14 +163,14 @@ class HostObject:
     ----------
     entry : int
         Address of its `turbo_entry`.
-    static_module, static_bytes : int
-        Thread-local segment that holds its `__shared__` variables.
+    static_place, static_bytes : int
+        Where its `__shared__` variables are: the number of their thread-local segment; see host_runtime.cpp.
     library : ctypes.CDLL
         Keeps the code mapped.
     """
 
     entry: int
-    static_module: int
+    static_place: int
     static_bytes: int
     library: ctypes.CDLL
 
@@ -196,10 +205,10 @@ def load_kernel(source: KernelSource, include: Path, defines: Mapping[str, str |
     assert entry is not None
     found = (ctypes.c_uint64 * 2)()
     runtime.turbo_find_shared(entry, found)
-    static_module, static_bytes = found
+    static_place, static_bytes = found
     if static_bytes > MAX_STATIC_SHARED_BYTES:
         raise CompileError(
             f"{source.path.name}: {static_bytes} bytes of __shared__ variables exceed {MAX_STATIC_SHARED_BYTES}: "
             "use TURBO_DYNAMIC_SHARED"
         )
-    return HostObject(entry, static_module, static_bytes, library)
+    return HostObject(entry, static_place, static_bytes, library)

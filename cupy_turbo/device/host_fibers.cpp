@@ -5,16 +5,25 @@ extern "C" {
 __thread TurboThread* turbo_thread __attribute__((tls_model("initial-exec")));
 __thread TurboBlock turbo_block __attribute__((tls_model("initial-exec")));
 void* __tls_get_addr(unsigned long* module_and_offset);
+void turbo_catch_faults_here();
 }
 __thread Machine* machine __attribute__((tls_model("initial-exec")));
 
+// AddressSanitizer guards no thread-local variables, so a build for it makes them global and lets one thread run blocks.
+static unsigned char* find_static_shared(const Launch& work) {
+    if (!work.static_bytes) return nullptr;
+    if (IS_ASAN) return reinterpret_cast<unsigned char*>(work.static_place);
+    unsigned long address[2] = {static_cast<unsigned long>(work.static_place), 0};
+    return static_cast<unsigned char*>(__tls_get_addr(address));
+}
+
 void Machine::run(Launch& work) {
+    turbo_catch_faults_here();
     launch = &work;
     machine = this;
     lay_out(work.dim);
     if (!reserve(work.shared_bytes)) return report({0, 0, 0}, "finds no memory for the stacks of its block");
-    unsigned long address[2] = {static_cast<unsigned long>(work.static_module), 0};
-    static_shared = work.static_bytes ? static_cast<unsigned char*>(__tls_get_addr(address)) : nullptr;
+    static_shared = find_static_shared(work);
     is_shuffled = work.seed != 0;
     turbo_block.dim = work.dim;
     turbo_block.grid = work.grid;
@@ -24,11 +33,30 @@ void Machine::run(Launch& work) {
     if (!next_block()) return;
     Thread* first = take_next();
     turbo_thread = first;
-    turbo_switch(&home, take_stack(), true);
+    home_stack = {};
+    void* const stack = take_stack();
+    announce(stack);
+    can_fail = true;
+    turbo_switch(&home, stack, true);
+    can_fail = false;
+    confirm_switch(left_stack);
+}
+
+inline void Machine::announce(const void* resume) const {
+    if (!IS_ASAN) return;
+    const auto offset = static_cast<size_t>(static_cast<const unsigned char*>(resume) - 1 - stacks);
+    announce_switch({stacks + offset / STACK_BYTES * STACK_BYTES, STACK_BYTES});
+}
+
+void Machine::go_home() {
+    announce_switch(home_stack);
+    turbo_resume(home);
 }
 
 // Runs on every fiber: call threads until one that waits is next; its own stack takes over then.
 inline void Machine::run_fiber() {
+    confirm_switch(left_stack);
+    if (IS_ASAN && !home_stack.bottom) home_stack = left_stack;
     const unsigned stack = new_stack;
     for (;;) {
         launch->entry(launch->slots);
@@ -40,12 +68,13 @@ inline void Machine::run_fiber() {
         Thread* next = take_next();
         if (!next) {
             if (alive) fail_stuck();
-            if (!next_block()) turbo_resume(home);
+            if (!next_block()) go_home();
             next = take_next();
         }
         turbo_thread = next;
         if (next->stopped) {
             free_stacks[num_free_stacks++] = stack;
+            announce(next->stopped);
             turbo_resume(next->stopped);
         }
     }
@@ -59,7 +88,10 @@ void Machine::suspend() {
     if (!next) fail_stuck();
     turbo_thread = next;
     const bool is_fresh = !next->stopped;
-    turbo_switch(&self.stopped, is_fresh ? take_stack() : next->stopped, is_fresh);
+    void* const resume = is_fresh ? take_stack() : next->stopped;
+    announce(resume);
+    turbo_switch(&self.stopped, resume, is_fresh);
+    confirm_switch(left_stack);
 }
 
 void Machine::release_all_but(const Thread& self) {
@@ -133,10 +165,17 @@ bool Machine::next_block() {
     return true;
 }
 
+// Also the redzones between variables, which nobody may touch; volatile, or it would become a checked memset.
+__attribute__((no_sanitize("address"))) static void fill_guarded(volatile unsigned char* start, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i) start[i] = 0xff;
+}
+
 // NaN in every floating type: what a block left behind must not look like a value to the next one.
 void Machine::poison() {
     if (launch->shared_bytes) memset(dynamic_shared, 0xff, launch->shared_bytes);
-    if (static_shared) memset(static_shared, 0xff, launch->static_bytes);
+    if (!static_shared) return;
+    if (!IS_ASAN) memset(static_shared, 0xff, launch->static_bytes);
+    else fill_guarded(static_shared, launch->static_bytes);
 }
 
 void Machine::lay_out(uint3 dim) {
@@ -166,7 +205,8 @@ bool Machine::reserve(unsigned shared_bytes) {
         mprotect(memory, PAGE, PROT_NONE);
         stacks = static_cast<unsigned char*>(memory) + PAGE;
     }
-    if (shared_bytes > dynamic_capacity) {
+    // AddressSanitizer sees an overrun only where the memory ends.
+    if (shared_bytes > dynamic_capacity || (IS_ASAN && shared_bytes != dynamic_capacity)) {
         operator delete[](dynamic_shared, std::align_val_t(128));
         dynamic_shared = static_cast<unsigned char*>(operator new[](shared_bytes, std::align_val_t(128)));
         dynamic_capacity = shared_bytes;
@@ -186,7 +226,11 @@ void* Machine::take_stack() {
 }
 
 PendingCopies& Machine::copies() {
-    if (!pending) pending = new PendingCopies[MAX_THREADS]();
+    if (!pending) {
+        can_fail = false;  // the allocator holds a lock
+        pending = new PendingCopies[MAX_THREADS]();
+        can_fail = true;
+    }
     return pending[static_cast<Thread*>(turbo_thread) - threads];
 }
 
@@ -207,10 +251,12 @@ void Machine::report(uint3 thread, const char* reason) {
 }
 
 void Machine::fail(const Thread& culprit, const char* reason) {
+    can_fail = false;
     report(culprit.index, reason);
     // The block's fibers are abandoned where they stand, and with them what they had begun to copy.
     for (unsigned i = 0; pending && i < num_threads; ++i) pending[i].first = pending[i].last;
-    turbo_resume(home);
+    forget_frames({stacks, num_used_stacks * STACK_BYTES});
+    go_home();
 }
 
 // Nobody can run and somebody waits: name the first that does, and what it waits for.

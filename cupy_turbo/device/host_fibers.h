@@ -12,10 +12,14 @@
 #include <new>
 #include <sys/mman.h>
 
+#include "host_switch.h"
 #include "turbo.cuh"
 
 constexpr unsigned MAX_THREADS = 1024, MAX_WARPS = 32, ALL_LANES = 0xffffffffu;
-constexpr size_t STACK_BYTES = 64 << 10, PAGE = 4096;
+#if !defined(TURBO_STACK_BYTES)
+#define TURBO_STACK_BYTES (64 << 10)
+#endif
+constexpr size_t STACK_BYTES = TURBO_STACK_BYTES, PAGE = 4096;
 
 using Entry = void (*)(const unsigned long long*);
 
@@ -30,8 +34,8 @@ struct Launch {
     const unsigned long long* slots;
     uint3 grid, dim;
     unsigned shared_bytes, max_workers;
-    unsigned long long seed;                         // 0: threads and blocks in order
-    unsigned long long static_module, static_bytes;  // the kernel's thread-local segment: its __shared__ variables
+    unsigned long long seed;                        // 0: threads and blocks in order
+    unsigned long long static_place, static_bytes;  // the kernel's __shared__ variables; see turbo_find_shared
     unsigned long long num_blocks, chunk;
     unsigned long long stride, first;  // block number i is block (first + i * stride) % num_blocks
     std::atomic<unsigned long long> next{0};
@@ -39,96 +43,6 @@ struct Launch {
     std::atomic_flag reported = ATOMIC_FLAG_INIT;
     Report* report;
 };
-
-// Saves the callee-saved registers on the current stack and its pointer in `save`, then continues on another stack: in
-// turbo_fiber if that one is fresh, else where it was left. turbo_resume saves nothing and is jumped to.
-//
-// There is one call of turbo_switch in which fibers wait, and a fresh fiber is entered by a jump: so the processor's
-// return stack, filled while the lanes of a warp start, predicts their returns when they go on. It halves the cost.
-extern "C" void turbo_switch(void** save, void* resume, bool is_fresh) noexcept;
-extern "C" [[noreturn]] void turbo_fiber();
-#if defined(__x86_64__)
-asm(R"(
-.text
-.type turbo_switch, @function
-turbo_switch:
-    pushq %rbp
-    pushq %rbx
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
-    movq %rsp, (%rdi)
-    movq %rsi, %rsp
-    testb %dl, %dl
-    jne turbo_fiber
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
-    popq %rbx
-    popq %rbp
-    ret
-.size turbo_switch, . - turbo_switch
-)");
-[[noreturn]] inline __attribute__((always_inline)) void turbo_resume(void* resume) {
-    asm volatile(R"(
-    movq %0, %%rsp
-    popq %%r15
-    popq %%r14
-    popq %%r13
-    popq %%r12
-    popq %%rbx
-    popq %%rbp
-    ret
-)" ::"r"(resume)
-                 : "memory");
-    __builtin_unreachable();
-}
-#elif defined(__aarch64__)
-asm(R"(
-.text
-.type turbo_switch, %function
-turbo_switch:
-    sub sp, sp, #160
-    stp d8, d9, [sp]
-    stp d10, d11, [sp, #16]
-    stp d12, d13, [sp, #32]
-    stp d14, d15, [sp, #48]
-    stp x19, x20, [sp, #64]
-    stp x21, x22, [sp, #80]
-    stp x23, x24, [sp, #96]
-    stp x25, x26, [sp, #112]
-    stp x27, x28, [sp, #128]
-    stp x29, x30, [sp, #144]
-    mov x9, sp
-    str x9, [x0]
-    mov sp, x1
-    tbz w2, #0, turbo_restore
-    b turbo_fiber
-.local turbo_restore
-turbo_restore:
-    ldp d8, d9, [sp]
-    ldp d10, d11, [sp, #16]
-    ldp d12, d13, [sp, #32]
-    ldp d14, d15, [sp, #48]
-    ldp x19, x20, [sp, #64]
-    ldp x21, x22, [sp, #80]
-    ldp x23, x24, [sp, #96]
-    ldp x25, x26, [sp, #112]
-    ldp x27, x28, [sp, #128]
-    ldp x29, x30, [sp, #144]
-    add sp, sp, #160
-    ret
-.size turbo_switch, . - turbo_switch
-)");
-[[noreturn]] inline __attribute__((always_inline)) void turbo_resume(void* resume) {
-    asm volatile("mov sp, %0\n\tb turbo_restore" ::"r"(resume) : "memory");
-    __builtin_unreachable();
-}
-#else
-#error "the host device knows how to switch fibers on x86-64 and aarch64 only"
-#endif
 
 struct Warp;
 
@@ -174,6 +88,13 @@ struct Barrier {
     unsigned long long reduced;
 };
 
+// What a signal said of an instruction of a kernel.
+struct Fault {
+    int signal, code;
+    const void* address;
+    bool is_write;
+};
+
 // Everything that an OS thread needs to run blocks; used by one launch at a time.
 class Machine {
 public:
@@ -185,6 +106,9 @@ public:
     alignas(64) unsigned long long reduce_operand64[MAX_THREADS];
     Warp warps[MAX_WARPS];
     Thread threads[MAX_THREADS];
+    volatile bool can_fail = false;  // whether what runs is on a fiber and may be left where it stands
+    void* home = nullptr;            // stack pointer of the caller of the fibers
+    Fault fault{};
 
     void run(Launch& work);
     void suspend();
@@ -196,6 +120,7 @@ public:
     PendingCopies& copies();
     bool is_shared(const void* p, size_t bytes) const;
     [[noreturn]] void fail(const Thread& culprit, const char* reason);
+    [[noreturn]] void fail_faulted();
     [[noreturn]] __attribute__((always_inline)) void run_fiber();
 
 private:
@@ -204,7 +129,7 @@ private:
     unsigned num_free_stacks = 0, num_used_stacks = 0, new_stack = 0;
     unsigned free_stacks[MAX_THREADS];
     unsigned long long block = 0, block_stop = 0, random = 0;
-    void* home = nullptr;
+    Stack home_stack{}, left_stack{};  // known to a build for AddressSanitizer only
     unsigned char* stacks = nullptr;
     size_t dynamic_capacity = 0;
     PendingCopies* pending = nullptr;
@@ -217,6 +142,8 @@ private:
     Thread* take_next();
     Thread* take_any();
     void* take_stack();
+    void announce(const void* resume) const;
+    [[noreturn]] void go_home();
     void report(uint3 thread, const char* reason);
     [[noreturn]] void fail_stuck();
     unsigned draw();

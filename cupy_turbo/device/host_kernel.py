@@ -105,7 +105,7 @@ class HostKernel:
         code = self._code
         return LaunchRequest(
             code.entry,
-            code.static_module,
+            code.static_place,
             code.static_bytes,
             0,  # of the order: chosen when the launch runs
             grid,

@@ -1,5 +1,6 @@
 // host_runtime - the pool of OS threads that runs launches, and the library's C interface for host_compiler.py.
 #include <condition_variable>
+#include <dlfcn.h>
 #include <link.h>
 #include <memory>
 #include <mutex>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include "host_fibers.h"
+
+extern "C" void turbo_catch_faults();
 
 namespace {
 
@@ -133,12 +136,23 @@ int find_segment(dl_phdr_info* object, size_t, void* wanted) {
 }  // namespace
 
 struct Request {
-    unsigned long long entry, static_module, static_bytes, seed;
+    unsigned long long entry, static_place, static_bytes, seed;
     unsigned grid[3], block[3], shared_bytes, max_workers;
 };
 
-// Bytes and module of a kernel's __shared__ variables: the thread-local segment of the object that holds `entry`.
+// Where a kernel's __shared__ variables are, and their bytes: the thread-local segment, by number, of the object that
+// holds `entry`; in a build for AddressSanitizer, which does not guard those, the address of the section that holds them.
 extern "C" __attribute__((visibility("default"))) void turbo_find_shared(const void* entry, unsigned long long* found) {
+    if (IS_ASAN) {
+        Dl_info object;
+        dladdr(entry, &object);
+        void* const handle = dlopen(object.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+        const auto range = static_cast<unsigned char* const*>(dlsym(handle, "turbo_shared_range"));
+        found[0] = reinterpret_cast<uintptr_t>(range[0]);
+        found[1] = static_cast<unsigned long long>(range[1] - range[0]);
+        dlclose(handle);
+        return;
+    }
     Segment segment{reinterpret_cast<uintptr_t>(entry), 0, 0};
     dl_iterate_phdr(find_segment, &segment);
     found[0] = segment.module;
@@ -149,6 +163,7 @@ extern "C" __attribute__((visibility("default"))) void turbo_find_shared(const v
 extern "C" __attribute__((visibility("default"))) int turbo_launch(const Request* request,
                                                                    const unsigned long long* slots, Report* report) {
     std::call_once(created, [] {
+        turbo_catch_faults();
         renew_pool();
         pthread_atfork(nullptr, nullptr, renew_pool);
     });
@@ -158,9 +173,9 @@ extern "C" __attribute__((visibility("default"))) int turbo_launch(const Request
     launch.grid = {request->grid[0], request->grid[1], request->grid[2]};
     launch.dim = {request->block[0], request->block[1], request->block[2]};
     launch.shared_bytes = request->shared_bytes;
-    launch.max_workers = request->max_workers;
+    launch.max_workers = IS_ASAN ? 1 : request->max_workers;  // see find_static_shared
     launch.seed = request->seed;
-    launch.static_module = request->static_module;
+    launch.static_place = request->static_place;
     launch.static_bytes = request->static_bytes;
     launch.num_blocks = 1ull * launch.grid.x * launch.grid.y * launch.grid.z;
     launch.chunk = launch.num_blocks / (8ull * launch.max_workers) + 1;

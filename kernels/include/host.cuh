@@ -11,7 +11,6 @@
 #define __device__
 #define __host__
 #define __constant__ static const
-#define __shared__ static thread_local
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))
@@ -19,6 +18,19 @@
 #define __restrict__ __restrict
 #define TURBO_DEVICE inline __attribute__((always_inline))
 #define TURBO_INF __builtin_inff()
+
+// AddressSanitizer guards global variables and not thread-local ones: a build for it puts them into a section, between
+// redzones, and runs blocks on one thread. (g++ ignores the section in templates: there they are only guarded.)
+#if defined(__SANITIZE_ADDRESS__)
+#define __shared__ static __attribute__((section("turbo_shared")))
+extern "C" __attribute__((weak, visibility("hidden"))) unsigned char __start_turbo_shared[], __stop_turbo_shared[];
+#define TURBO_SHARED_RANGE                                                                                             \
+    TURBO_RUNTIME unsigned char* const turbo_shared_range[2];                                                          \
+    unsigned char* const turbo_shared_range[2] = {__start_turbo_shared, __stop_turbo_shared};
+#else
+#define __shared__ static thread_local
+#define TURBO_SHARED_RANGE
+#endif
 
 struct uint3 {
     unsigned x, y, z;
@@ -90,6 +102,7 @@ TURBO_DEVICE void turbo_run(void (*kernel)(P...), const unsigned long long* slot
     turbo_call(kernel, slots, typename TurboIndexList<sizeof...(P)>::type{});
 }
 #define TURBO_EXPORT(kernel)                                                                                           \
+    TURBO_SHARED_RANGE                                                                                                 \
     TURBO_RUNTIME void turbo_entry(const unsigned long long* slots) { turbo_run(kernel, slots); }
 
 #include "host_math.cuh"

@@ -109,7 +109,7 @@ def test_a_compile_error_shows_the_compilers_message(folder: Path, device: HostD
 
 
 def test_a_frame_that_would_overflow_a_fiber_is_refused(folder: Path, device: HostDevice) -> None:
-    body = "volatile int large[20000]; large[value] = shift; out[0] = large[shift]"
+    body = "volatile int large[40000]; large[value] = shift; out[0] = large[shift]"
     (folder / "fill.cu").write_text(KERNEL.replace("out[blockIdx.x * blockDim.x + threadIdx.x] = VALUE << shift", body))
     with pytest.raises(CompileError, match="frame"):
         device.kernel("fill")

@@ -2,7 +2,7 @@
 #   PYTHON=/path/to/python3   CXX=/path/to/compiler   DEVICE=auto|host|cuda (of demo)   PYTEST_ARGS='-k queue'
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test proof lint format gpu-test gpu-sanitize bench clean venv venv-test venv-lint
+.PHONY: help demo test host-sanitize proof lint format gpu-test gpu-sanitize bench clean venv venv-test venv-lint
 
 DEVICE ?= auto
 PYTEST_ARGS ?=
@@ -20,6 +20,9 @@ demo: venv ## write Shakespeare with the demo model, on the GPU if there is one
 
 test: venv-test ## run every test that needs no GPU; NVRTC compiles every kernel for every architecture
 	$(TEST_VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+host-sanitize: venv-test ## the kernel tests on the host device under AddressSanitizer and UndefinedBehaviorSanitizer
+	PYTHON=$(TEST_VENV)/bin/python sh tools/host_sanitize.sh
 
 gpu-test: ## the kernel, property and end-to-end tests on the GPU
 	@sh tools/setup_venv.sh $(TEST_VENV) gpu cuda12 gguf test

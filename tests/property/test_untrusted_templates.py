@@ -5,16 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from cupy_turbo.core.errors import InvalidRequestError
 from cupy_turbo.testing.examples import examples
 from cupy_turbo.text import chat_template, template_limits
 from cupy_turbo.text.chat_template import render_chat
-from tests.property.untrusted import attempt, audited, json_values
+from tests.property.untrusted import attempt, audited, json_values, opened_outside
 
 MESSAGES = [{"role": "user", "content": "hi " * 1000}]
 NS = "{% set ns = namespace(s='ab', l=[1, 2], n=3) %}"
@@ -220,18 +221,19 @@ statements = st.recursive(
 )
 
 
-@settings(max_examples=examples(200))
-@given(statements)
-@example("{{ ''.__class__.__mro__[1].__subclasses__() }}")
-@example("{% include '/etc/passwd' %}")
-@example("{% import 'os' as os %}{{ os.system('true') }}")
-@example("{% extends '../x' %}")
-def test_any_program_renders_or_is_refused_and_touches_nothing(program: str) -> None:
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(program=statements)
+@example(program="{{ ''.__class__.__mro__[1].__subclasses__() }}")
+@example(program="{% include '/etc/passwd' %}")
+@example(program="{% import 'os' as os %}{{ os.system('true') }}")
+@example(program="{% extends '../x' %}")
+def test_any_program_renders_or_is_refused_and_touches_nothing(tmp_path: Path, program: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(template_limits, "MAX_SECONDS", 0.1)
         with audited() as events:
             text = attempt(lambda: render(NS + program), names="the chat template failed: ")
-    assert [event for event in events if event[0] != "import"] == []
+    assert [event for event in events if event[0] not in ("import", "open")] == []
+    assert opened_outside(events, tmp_path) == []  # jinja2 imports a module of its own to tell an error's line
     assert text is None or not any(mark in text for mark in ("<class", "<module", "<frame", "subclasses", "root:"))
 
 

@@ -110,7 +110,7 @@ def test_every_make_command_of_the_readme_is_a_target() -> None:
 
 
 def test_ci_runs_the_commands_that_people_run() -> None:
-    assert lines_of((ROOT / ".ci" / "run").read_text("utf-8"))[-1] == "make lint test"
+    assert lines_of((ROOT / ".ci" / "run").read_text("utf-8"))[-1] == "make lint test host-sanitize"
 
 
 def test_every_folder_of_the_readmes_map_exists() -> None:

@@ -154,6 +154,7 @@ class LLM:
         EngineDeadError
             If the engine is closed or its device died.
         """
+        self._engine.require_alive()
         tokenized = [self._builder.tokenize(prompt) for prompt in listed_prompts(prompts)]
         return self._complete(tokenized, sampling_params, use_tqdm)
 
@@ -174,6 +175,7 @@ class LLM:
         **template_options
             Passed to the template.
         """
+        self._engine.require_alive()
         is_list = isinstance(messages, Sequence) and not isinstance(messages, str | bytes)
         is_single = not is_list or not messages or isinstance(messages[0], Mapping)
         prompts = [self._chat_prompt(each, template_options) for each in ([messages] if is_single else messages)]  # type: ignore[arg-type]

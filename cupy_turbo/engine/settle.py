@@ -6,7 +6,7 @@ from cupy_turbo.core.errors import DeviceLostError
 from cupy_turbo.core.protocols import Device
 from cupy_turbo.engine.batch import BatchData
 
-ATTEMPTS = 16
+ATTEMPTS = 1000
 """Waits for the device after a failure; each may report one more operation that failed."""
 
 

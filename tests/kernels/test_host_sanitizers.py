@@ -16,6 +16,7 @@ from tests.kernels.probe import PROBES
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "host_sanitize.sh"
 WITHIN, ELEMENTS = 0, 64
+NONE_READ = 100
 # Of probes/crashes.cu: the sanitizer, `fault`, `offset`, `amount`, and what the report says.
 MISTAKES = {
     "a write behind an array": ("address", 1, ELEMENTS, 1, "use-after-poison.*WRITE of size 4"),
@@ -30,17 +31,19 @@ MISTAKES = {
     "a signed overflow": ("undefined", 10, WITHIN, 1, "signed integer overflow"),
     "a misaligned read": ("undefined", 11, WITHIN, 1, "misaligned address"),
     "an index too large": ("undefined", 12, WITHIN, 32, "index 32 out of bounds for type 'int"),
-    "None read": ("undefined", 13, WITHIN, 1, "load of null pointer"),
+    "None read": ("undefined", NONE_READ, WITHIN, 1, "load of null pointer"),
 }
 RUN = f"""
 import sys, numpy as np
 from cupy_turbo.device import open_device
 from tests.kernels.probe import Out, launch
 fault, offset, amount = map(int, sys.argv[1:])
-target, source = np.ones({ELEMENTS}, np.int32), np.ones({ELEMENTS}, np.int32) if fault != 13 else None
+target, source = np.ones({ELEMENTS}, np.int32), np.ones({ELEMENTS}, np.int32)
 device = open_device("host", kernel_folders=[{str(PROBES)!r}])
-args = Out(96, np.int32), target, source, offset, amount, 2 if fault == 13 else fault
-(got,) = launch(device, "crashes", 3, 32, *args, shared_bytes=128)
+launch(device, "crashes", 1, 32, Out(96, np.int32), target, source, 0, 1, 0, shared_bytes=4096)
+if fault == {NONE_READ}:
+    source, fault = None, 2
+(got,) = launch(device, "crashes", 3, 32, Out(96, np.int32), target, source, offset, amount, fault, shared_bytes=128)
 print("ended", got.size)
 """
 
@@ -84,25 +87,24 @@ def test_no_mistake_no_report() -> None:
 
 
 def test_a_failed_launch_leaves_no_poison_on_the_stacks() -> None:
+    """The frames of threads that still waited were left, not returned from; then others use their stacks."""
     script = f"""
 import numpy as np
 from cupy_turbo.core.errors import KernelError
 from cupy_turbo.device import open_device
 from tests.kernels.probe import Out, launch
-device = open_device("host", kernel_folders=[{str(PROBES)!r}], workers=1)
-for bad_block in (0, -1, 0, -1):
-    try:
-        launch(device, "faults", 2, 64, Out(2), np.zeros(64, np.float32), bad_block, shared_bytes=256, FAULT=0)
-    except KernelError:
-        print("failed")
-    else:
-        print("ended")
-    ones = np.ones(64, np.int32)
-    print(launch(device, "crashes", 3, 32, Out(96, np.int32), ones, ones, 0, 1, 0, shared_bytes=128)[0].size)
+device, ones = open_device("host", kernel_folders=[{str(PROBES)!r}]), np.ones(64, np.int32)
+for fault in (1, 2, 3, 4, 10, -1):
+    for name, *args in (("crashes", Out(96, np.int32), ones, ones, 0, 1, 13 if fault >= 0 else 0),
+                        ("faults", Out(3), np.zeros(64, np.float32), 1)):
+        try:
+            launch(device, name, 3, 32, *args, shared_bytes=256, **({{"FAULT": fault}} if name == "faults" else {{}}))
+        except KernelError as error:
+            print(error.kernel, error.block[0])
 """
     done = run_sanitized("address,undefined", script=script)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.split() == ["failed", "96", "ended", "96"] * 2
+    assert done.stdout.split() == ["crashes", "1", "faults", "1"] * 5
 
 
 def test_what_cannot_be_watched_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,9 +54,9 @@ class ConfigFields:
             If the key is missing, is no number, or is out of range.
         """
         value = self._get(name, default)
-        # an integer may be too large for a float: its range is looked at first
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-            raise self.error(name, f"must be a finite number, got {shown(value)}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.error(name, f"must be a number, got {shown(value)}")
+        # before it becomes a float, which an integer may be too large for; NaN is in no range
         if not low <= value <= high:
             raise self.error(name, f"must be {low:g} to {high:g}, got {shown(value)}")
         return float(value)

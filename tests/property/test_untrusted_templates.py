@@ -34,6 +34,7 @@ BOMBS = [
     ),
     "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
     "{% for i in range(99999) %}{% for j in range(99999) if false %}{% endfor %}{% endfor %}",
+    "{% set x = messages[0].content %}" + "{% for a in x %}" * 6 + "{% endfor %}" * 6,  # nothing is called in it
     "{% for i in [1, 2] recursive %}{% if loop.depth < 60 %}{{ loop([1, 2]) }}{% endif %}{% endfor %}",
     "{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(0) }}",
     "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}",

@@ -31,6 +31,7 @@ MISTAKES = {
     "a signed overflow": ("undefined", 10, WITHIN, 1, "signed integer overflow"),
     "a misaligned read": ("undefined", 11, WITHIN, 1, "misaligned address"),
     "an index too large": ("undefined", 12, WITHIN, 32, "index 32 out of bounds for type 'int"),
+    "a float too large for an int": ("undefined", 14, WITHIN, 3, "3e\\+09 is outside the range"),
     "None read": ("undefined", NONE_READ, WITHIN, 1, "load of null pointer"),
 }
 RUN = f"""

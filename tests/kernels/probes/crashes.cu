@@ -14,6 +14,7 @@
 #define MISALIGNS 11
 #define INDEXES_OUTSIDE 12
 #define LEAVES 13
+#define CASTS 14
 
 extern "C" __global__ void crashes(int* out, int* target, const int* in, long long offset, int amount, int fault) {
     __shared__ int first[32];
@@ -62,6 +63,9 @@ extern "C" __global__ void crashes(int* out, int* target, const int* in, long lo
         break;
     case INDEXES_OUTSIDE:
         value = second[amount];
+        break;
+    case CASTS:
+        value = static_cast<int>(static_cast<float>(amount) * 1e9f);
         break;
     case LEAVES:
         return;  // the others wait for it, each with an array on its stack

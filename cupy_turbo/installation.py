@@ -21,6 +21,7 @@ _GIB = 2**30
 _VARIABLES = {
     "CUPY_TURBO_CACHE_DIR": "folder of compiled kernels",
     "CUPY_TURBO_HOST_FLAGS": "more flags for the C++ compiler",
+    "CUPY_TURBO_HOST_SANITIZE": "address,undefined: sanitizers for host kernels; see tools/host_sanitize.sh",
     "CXX": "the C++ compiler",
     "CUDA_VISIBLE_DEVICES": "GPUs that CUDA shows",
     "HF_HOME": "folder of downloaded models",
@@ -42,7 +43,7 @@ def describe_installation() -> str:
         "environment": _environment(),
     }
     return "\n".join(
-        line for title, facts in sections.items() for line in (title, *(f"  {name:<22}{fact}" for name, fact in facts))
+        line for title, facts in sections.items() for line in (title, *(f"  {name:<26}{fact}" for name, fact in facts))
     )
 
 

@@ -187,7 +187,7 @@ def test_auto_says_once_why_it_leaves_a_gpu_unused(
     records = [record for record in caplog.records if record.name == "cupy_turbo"]
     assert [record.levelname for record in records] == ["WARNING"] * warnings
     text = describe_installation()
-    assert "auto                  is host here" in text
+    assert "auto                      is host here" in text
     assert ("not usable, though this machine has a GPU: CuPy cannot be imported" in text) == (warnings == 1)
     if warnings:
         assert "kernels will run on the host device: CuPy cannot be imported" in caplog.text

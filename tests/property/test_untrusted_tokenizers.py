@@ -248,7 +248,7 @@ def test_any_value_in_any_place_of_tokenizer_json(folder: Path, path: list[int],
     try_file(folder, json.dumps(description))
 
 
-@settings(max_examples=examples(80))
+@settings(max_examples=examples(40))
 @given(
     config=st.dictionaries(
         st.sampled_from(["bos_token", "eos_token", "add_bos_token", "add_eos_token", "chat_template", "unk_token"]),
@@ -321,7 +321,7 @@ metadata_values = st.one_of(
 )
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(
     is_llama=st.booleans(),
     changes=st.dictionaries(

@@ -63,7 +63,7 @@ def few_bytes(backend: Tokenizer) -> None:
 texts = st.text() | st.text(" ab\n", max_size=200) | st.text("e\u0301\u0313\u0345α<mask>", max_size=60)
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(25))
 @given(texts)
 def test_the_bound_holds(text: str) -> None:
     makers = [open_demo, byte_level, sentence_piece, sentence_piece_file, metaspace, undecoded, qwen]

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cupy_turbo.core import sanitizing
@@ -23,7 +23,8 @@ from cupy_turbo.core.stream import Event, Stream
 from cupy_turbo.device import open_device
 from cupy_turbo.device.arena import Arena
 from cupy_turbo.device.sanitize import Sanitizer, sanitize, unsanitized
-from tests.property.stream_program import (
+from cupy_turbo.testing.examples import examples
+from tests.property.racy_program import (
     BUFFER_SIZE,
     NUM_BUFFERS,
     NUM_EVENTS,
@@ -67,7 +68,8 @@ orders = st.one_of(
     st.builds(SyncStream, streams),
     st.builds(SyncDevice),
 )
-programs = st.lists(st.one_of(works, orders), min_size=4, max_size=40)
+# A length first: lists by themselves are short on average, and a minimum would keep failures long.
+programs = st.integers(1, 50).flatmap(lambda n: st.lists(st.one_of(works, orders), min_size=n, max_size=n))
 
 
 def accepted(program: list[Step], device: Device, sanitizer: Sanitizer) -> list[Step]:
@@ -87,6 +89,7 @@ def accepted(program: list[Step], device: Device, sanitizer: Sanitizer) -> list[
     return passed
 
 
+@settings(max_examples=examples(100))
 @given(program=programs)
 def test_a_step_is_refused_exactly_if_no_path_orders_it(program: list[Step], device_kind: str) -> None:
     with sanitize() as sanitizer:
@@ -95,6 +98,17 @@ def test_a_step_is_refused_exactly_if_no_path_orders_it(program: list[Step], dev
         device.close()
 
 
+def test_dense_programs(device_kind: str) -> None:
+    """More of the same, longer and more evenly spread than hypothesis writes them."""
+    random = Random(0)
+    with sanitize() as sanitizer:
+        for _ in range(examples(300)):
+            device = open_device(device_kind)
+            accepted([random_step(random) for _ in range(30)], device, sanitizer)
+            device.close()
+
+
+@settings(max_examples=examples(50))
 @given(program=programs, seed=st.integers(0, 1000))
 def test_what_it_lets_pass_ends_alike_under_every_schedule(program: list[Step], seed: int) -> None:
     with sanitize() as sanitizer:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cupy_turbo.device.interval_map import IntervalMap
 from cupy_turbo.device.race_detector import Access, Conflict, RaceDetector, RaceFound, StreamClock
+from cupy_turbo.testing.examples import examples
 
 SIZE = 24
 ranges = st.tuples(st.integers(0, SIZE), st.integers(0, SIZE)).map(sorted).filter(lambda pair: pair[0] < pair[1])
@@ -25,6 +26,7 @@ class Byte:
     reads: dict[int, int] = field(default_factory=dict)
 
 
+@settings(max_examples=examples(100))
 @given(st.lists(notes, max_size=30))
 def test_ranges_are_what_single_bytes_would_be(program: list[tuple[str, tuple[int, int], int]]) -> None:
     found: IntervalMap[int] = IntervalMap()

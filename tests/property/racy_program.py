@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from random import Random
 
 import numpy as np
@@ -102,22 +104,18 @@ def random_step(random: Random) -> Step:
     }[kind]
 
 
-def reads_and_writes(work: Work) -> tuple[list[Range], list[Range]]:
+def bits(where: Range) -> int:
+    """Bytes of all buffers, as bits."""
+    buffer, start, stop = where
+    return ((1 << stop) - (1 << start)) << (buffer * BUFFER_SIZE)
+
+
+def read_and_written(work: Work) -> tuple[int, int]:
+    """Bytes that an operation reads, and those that it writes."""
     if isinstance(work, Launch):
-        parts = [reads_and_writes(each) for each in work.work]
-        return [r for reads, _ in parts for r in reads], [w for _, writes in parts for w in writes]
-    return ([work.source] if isinstance(work, Copy) else []), [work.target]
-
-
-def overlap(first: Range, second: Range) -> bool:
-    return first[0] == second[0] and first[1] < second[2] and second[1] < first[2]
-
-
-def conflict(first: Work, second: Work) -> bool:
-    """Whether both touch a byte that at least one of them writes."""
-    (reads, writes), (later_reads, later_writes) = reads_and_writes(first), reads_and_writes(second)
-    pairs = [(w, x) for w in writes for x in later_reads + later_writes] + [(r, w) for r in reads for w in later_writes]
-    return any(overlap(a, b) for a, b in pairs)
+        parts = [read_and_written(each) for each in work.work]
+        return reduce(or_, (read for read, _ in parts), 0), reduce(or_, (written for _, written in parts), 0)
+    return (bits(work.source) if isinstance(work, Copy) else 0), bits(work.target)
 
 
 class Oracle:
@@ -128,15 +126,20 @@ class Oracle:
 
     def __init__(self) -> None:
         self.before: list[list[int]] = []  # edges, by node
-        self.work: dict[int, Work] = {}
+        self.work: dict[int, tuple[Work, int, int]] = {}  # and the bytes read and written, by node
         self.last: dict[int, int] = {}  # node, by stream
         self.record: dict[int, int] = {}  # node, by event
         self.host: int | None = None
 
     def conflicts(self, work: Work) -> list[Work]:
         """What a coming operation would race with."""
-        ordered = self._reachable([*self._before_stream(work.stream)])
-        return [earlier for node, earlier in self.work.items() if node not in ordered and conflict(earlier, work)]
+        read, written = read_and_written(work)
+        ordered = self._reachable(self._before_stream(work.stream))
+        return [
+            earlier
+            for node, (earlier, was_read, was_written) in self.work.items()
+            if node not in ordered and (was_written & (read | written) or was_read & written)
+        ]
 
     def add(self, step: Step) -> None:
         if isinstance(step, (SyncEvent, SyncStream, SyncDevice)):
@@ -154,7 +157,7 @@ class Oracle:
         if isinstance(step, Record):
             self.record[step.event] = node
         elif not isinstance(step, Wait):
-            self.work[node] = step
+            self.work[node] = (step, *read_and_written(step))
 
     def _before_stream(self, stream: int) -> list[int]:
         return [node for node in (self.last.get(stream), self.host) if node is not None]

@@ -21,6 +21,15 @@ _switching = threading.Lock()
 _of_environment: Sanitizer | None = None
 
 
+def _leave_forked_child() -> None:
+    """Switch off in a forked child: no device works there, and the lock may belong to a thread that is not there."""
+    sanitizing.watch = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_forked_child)
+
+
 @contextmanager
 def sanitize() -> Iterator[Sanitizer]:
     """Check the order of all device work that any thread queues inside.

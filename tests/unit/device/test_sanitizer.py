@@ -137,6 +137,16 @@ def test_an_origin_is_the_line_that_asks() -> None:
     assert describe(None) == "an unknown line"
 
 
+def test_a_forked_child_is_left_alone() -> None:
+    source = (
+        "import os\nfrom cupy_turbo.core import sanitizing\nfrom cupy_turbo import sanitize\n"
+        "with sanitize():\n    child = os.fork()\n    if not child: os._exit(0 if sanitizing.watch is None else 7)\n"
+        "    print(os.waitpid(child, 0)[1], sanitizing.watch is not None)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "0 True\n", done.stderr
+
+
 RACE = """
 from cupy_turbo import Stream, open_device
 import numpy as np

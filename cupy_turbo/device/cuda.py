@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,25 @@ class _Allocator:
 
     def __init__(self, allocate: Callable[[Shape, DTypeLike], Any]) -> None:
         self.allocate = allocate
+
+
+class _Activation:
+    """A GPU and a stream of it as CuPy's current ones, inside a ``with``.
+
+    Not a generator: one that is suspended in the executor's thread would be finished by a forked child's garbage
+    collection, on a thread that never entered it.
+    """
+
+    def __init__(self, gpu: Any, stream: Any) -> None:
+        self._entries = (gpu, stream)
+
+    def __enter__(self) -> None:
+        for entry in self._entries:
+            entry.__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        for entry in reversed(self._entries):
+            entry.__exit__(*exc)
 
 
 class CudaDevice:
@@ -204,12 +223,10 @@ class CudaDevice:
         """Record what the stream is given inside, instead of running it; allocating or waiting inside is an error."""
         return capture_graph(self, self._gpu, self._stream(stream, "capture()"))
 
-    @contextmanager
-    def activate(self, stream_handle: CudaStream) -> Iterator[None]:
+    def activate(self, stream_handle: CudaStream) -> AbstractContextManager[None]:
         """Make a stream CuPy's current one on this thread, so that plain CuPy code follows it."""
         cuda = self._gpu.cupy.cuda
-        with cuda.Device(self.index), stream_handle.raw:
-            yield
+        return _Activation(cuda.Device(self.index), stream_handle.raw)
 
     def synchronize(self) -> None:
         """Wait for all work on the GPU, whoever queued it."""

@@ -297,3 +297,15 @@ with open_device("host") as device:
     assert [process.returncode for process in running] == [0, 0]
     assert outputs == ["[[8.0, 9.0, 10.0, 11.0], [0.0, 1.0, 2.0, 3.0]]\n"] * 2
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix not in (".so", ".cubin")]
+
+
+def test_chunks_of_every_length_around_a_block_give_the_same(device_kind: str) -> None:
+    """vllm#36580: the slots of the second chunk were wrong; prompts that end with a block, and one token beyond."""
+    prompts = [[(7 * index) % 1024 for index in range(length)] for length in (15, 16, 17, 32, 33)]
+    params = dataclasses.replace(GREEDY, max_tokens=4)
+    answers = []
+    for chunk in (1, 7, 15, 16, 17, 128):
+        options = {**OPTIONS, "max_num_seqs": 1, "max_num_batched_tokens": chunk}
+        with LLM("demo", device=device_kind, **options) as llm:
+            answers.append([list(output.outputs[0].token_ids) for output in llm.generate(prompts, params)])
+    assert all(each == answers[0] for each in answers)

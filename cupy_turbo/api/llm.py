@@ -18,6 +18,7 @@ from cupy_turbo.api.sampling_params import SamplingParams
 from cupy_turbo.api.sizing import check_integer
 from cupy_turbo.api.text_stream import TextStream
 from cupy_turbo.core.queue import Queue
+from cupy_turbo.engine.admission import check_request
 from cupy_turbo.engine.engine import Engine
 from cupy_turbo.engine.request import Request, RequestEvent
 from cupy_turbo.text.detokenizer import Detokenizer
@@ -137,7 +138,7 @@ class LLM:
         prompts : str, sequence of int, or a list of these
             Text, or token ids.
         sampling_params : SamplingParams or sequence of it, optional
-            One for all or one each.
+            One for all or one each; default is `default_sampling_params`.
         use_tqdm : bool, default True
             Show a progress bar, on a terminal.
 
@@ -219,6 +220,11 @@ class LLM:
         self._engine.close()  # where another thread is closing, wait for it too
 
     @property
+    def default_sampling_params(self) -> SamplingParams:
+        """What a call without `sampling_params` uses: the checkpoint's recommendation."""
+        return self._loaded.default_sampling_params
+
+    @property
     def tokenizer(self) -> Any:
         """The model's tokenizer."""
         return self._loaded.tokenizer
@@ -254,12 +260,14 @@ class LLM:
         return self._builder.tokenize(text, add_special_tokens=False)  # the template writes the specials itself
 
     def _complete(self, prompts: list[TokenizedPrompt], sampling_params: Any, use_tqdm: bool) -> list[RequestOutput]:
-        params = pair_params(sampling_params, len(prompts))
+        params = pair_params(sampling_params, len(prompts), self.default_sampling_params)
         events: Queue[RequestEvent] = Queue()
         requests = [self._builder.build(prompt, each, events) for prompt, each in zip(prompts, params, strict=True)]
         collected: dict[Request, list[int]] = {request: [] for request in requests}
         ended: dict[Request, RequestEvent] = {}
         hidden = None if use_tqdm and self._progress else True  # None: shown on a terminal only
+        for request in requests:
+            check_request(request, self._engine.config)  # one that can never fit refuses the call before any has run
         try:
             for request in requests:
                 self._engine.submit(request)
@@ -296,7 +304,7 @@ class LLM:
         )
 
     def _stream(self, prompt: TokenizedPrompt, params: SamplingParams | None) -> TextStream:
-        request = self._builder.build(prompt, pair_params(params, 1)[0], Queue())
+        request = self._builder.build(prompt, pair_params(params, 1, self.default_sampling_params)[0], Queue())
         detokenizer = Detokenizer(self._loaded.tokenizer, prompt.token_ids)
         try:
             self._engine.submit(request)

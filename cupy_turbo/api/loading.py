@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from cupy_turbo.api.generation_defaults import recommended_sampling
+from cupy_turbo.api.sampling_params import SamplingParams
 from cupy_turbo.api.sizing import choose_limits, choose_num_blocks, engine_config
 from cupy_turbo.checkpoint import Checkpoint, open_checkpoint
 from cupy_turbo.core.dtypes import FLOAT_TYPES, parse_dtype
@@ -39,6 +41,7 @@ class LoadedModel:
     language_model: CausalLanguageModel
     engine_config: EngineConfig
     eos_token_ids: tuple[int, ...]
+    default_sampling_params: SamplingParams
 
     def close(self) -> None:
         """Free the device; the model cannot run afterwards."""
@@ -81,6 +84,7 @@ def load_model(
     checkpoint = open_checkpoint(model, revision=revision)
     config = checkpoint.config
     chosen = _choose_dtype(dtype, config)
+    sampling = recommended_sampling(checkpoint.generation_config)
     tokenizer = open_tokenizer(checkpoint.tokenizer_source, checkpoint.path)
     opened = open_device(device)
     try:
@@ -107,7 +111,15 @@ def load_model(
         opened.close()
         raise
     return LoadedModel(
-        str(model), config, tokenizer, opened, chosen, language_model, settings, _eos_token_ids(checkpoint, tokenizer)
+        name=str(model),
+        config=config,
+        tokenizer=tokenizer,
+        device=opened,
+        dtype=chosen,
+        language_model=language_model,
+        engine_config=settings,
+        eos_token_ids=_eos_token_ids(checkpoint, tokenizer),
+        default_sampling_params=sampling,
     )
 
 

@@ -66,8 +66,10 @@ def _is_integer(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def pair_params(params: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:
-    """Return sampling parameters for each of `count` prompts: one for all, or one each.
+def pair_params(
+    params: SamplingParams | Sequence[SamplingParams] | None, count: int, default: SamplingParams
+) -> list[SamplingParams]:
+    """Return sampling parameters for each of `count` prompts: one for all, one each, or the default for None.
 
     Raises
     ------
@@ -75,7 +77,7 @@ def pair_params(params: SamplingParams | Sequence[SamplingParams] | None, count:
         If a list has another length, or something else than `SamplingParams` is passed.
     """
     if params is None:
-        params = SamplingParams()
+        params = default
     if not isinstance(params, SamplingParams | Sequence):
         raise InvalidRequestError(
             f"sampling_params must be SamplingParams or a list of them, got {type(params).__name__}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from cupy_turbo import LLM, SamplingParams
@@ -90,3 +92,12 @@ def test_a_closed_model_says_so(device_kind):
     llm.close()
     with pytest.raises(EngineDeadError, match="closed"):
         llm.generate("x")
+
+
+def test_a_request_that_can_never_fit_refuses_the_call_before_any_runs(device_kind, monkeypatch):
+    """The second prompt needs two blocks of a pool of one, and the first has not run when that is said."""
+    with LLM("demo", device=device_kind, max_model_len=32, max_num_seqs=1, block_size=16) as llm:
+        monkeypatch.setattr(llm.engine, "config", dataclasses.replace(llm.engine.config, num_blocks=1))
+        monkeypatch.setattr(llm.engine, "submit", lambda request: pytest.fail("a request has run"))
+        with pytest.raises(InvalidRequestError, match="2 KV blocks"):
+            llm.generate([[1], [1] * 14], SamplingParams(max_tokens=8))

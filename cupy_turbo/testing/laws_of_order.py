@@ -113,9 +113,9 @@ def _query(bench: Bench) -> None:
 
 
 LAWS = {
+    "synchronize and fetch wait for every stream of the device": _device_sync,
     "work of one stream runs in the order in which it was queued": _order,
     "Stream.sync returns when all that was queued there has run": _stream_sync,
-    "synchronize and fetch wait for every stream of the device": _device_sync,
     "Event.sync returns when what was queued before the record has run": _event_sync,
     "a wait holds back what is queued after it until the recorded work has run": _wait,
     "an event that was never recorded has happened, and holds nothing back": _never_recorded,

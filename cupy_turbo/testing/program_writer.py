@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from cupy_turbo.testing.stream_program import BUFFERS, StreamProgram, Work
 
-WAYS_TO_ORDER = ("wait", "event sync", "poll", "stream sync", "device sync")
+WAYS_TO_ORDER = ("wait", "wait again", "event sync", "poll", "stream sync", "device sync")
 MAX_STREAMS = 4
 _HOST = -1  # stands for the host where a stream's number is asked for
 
@@ -212,9 +212,9 @@ class ProgramWriter:
             elif way == "stream sync":
                 self._sync_stream(stream)
             else:
-                event = self._add_event()
+                event = 0 if way == "wait again" and self._num_events else self._add_event()
                 self._record(event, stream)
-                if way == "wait" and observer != _HOST:
+                if way.startswith("wait") and observer != _HOST:
                     self._wait(observer, event)
                 elif way == "poll":
                     self._before[_HOST] |= self._up_to(event)

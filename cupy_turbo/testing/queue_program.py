@@ -11,7 +11,7 @@ from typing import Any
 from cupy_turbo.core import errors
 from cupy_turbo.testing.stream_program import ProgramError
 
-# What a program may do with ``queue``, by name; an item takes the place of ``{}``.
+# What a program may do with ``queue``, by name; an item takes the place of ``{}``. Nothing that may wait for long.
 _CALLS = {
     "push": "queue.push({}, timeout=0)",
     "try_push": "queue.try_push({})",
@@ -19,7 +19,6 @@ _CALLS = {
     "try_pop": "queue.try_pop()",
     "close": "queue.close()",
     "abort": "queue.abort()",
-    "drain": "list(queue)",
     "statistics": "(len(queue), queue.closed)",
 }
 
@@ -111,8 +110,7 @@ def write_queue_program(capacity: int | None, names: Sequence[str]) -> QueueProg
     ----------
     capacity : int or None
     names : sequence of str
-        push, try_push, pop, try_pop, close, abort, drain (left out while the queue is open: it would not end),
-        statistics.
+        push, try_push, pop, try_pop, close, abort, statistics.
 
     Examples
     --------
@@ -134,9 +132,7 @@ def write_queue_program(capacity: int | None, names: Sequence[str]) -> QueueProg
         elif name in ("pop", "try_pop"):
             empty = errors.QueueClosed if is_closed else errors.QueueEmpty
             expected = items.popleft() if items else empty
-        elif name == "drain" and not is_closed:
-            continue
-        elif name in ("abort", "drain"):
+        elif name == "abort":
             expected = list(items)
             items.clear()
         elif name == "statistics":

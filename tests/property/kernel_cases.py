@@ -161,7 +161,7 @@ def _gemm_small(on: Launch) -> list[Array]:
 
 def _gemm_large(on: Launch) -> list[Array]:
     out = on.empty(20, 70, dtype=float16)
-    operands = on.normal(20, 136, dtype=float16), on.normal(70, 136, dtype=float16)
+    operands = on.normal(20, 600, dtype=float16), on.normal(70, 600, dtype=float16)
     gemm_large(out, *operands, tile=TILES[-1], stream=on.stream)
     return [out]
 

@@ -1,10 +1,11 @@
 """Deliberate mistakes: what one is, and whether the suite that must find it does.
 
-`mutants_core.py` and `mutants_engine.py` hold them, `test_mutants.py` tries each.
+`mutants_core.py` and `mutants_engine.py` hold them, `test_mutants_core.py` tries each.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -48,8 +49,13 @@ class Verdict:
         return f"{self.mutant.name:<60} {self.mutant.suite:<55} {caught:<20} {self.size or '':>5}"
 
 
-def few(max_examples: int) -> settings:
-    """Settings of a search: the same examples in every run, and the smallest that fails."""
+def few(max_examples: int, *, shrinks: bool | None = None) -> settings:
+    """Settings of a search: the same examples in every run.
+
+    Shrinking takes most of the time and is for readers of the table: by default only ``pytest -s`` shrinks.
+    """
+    if shrinks is None:
+        shrinks = not {"-s", "--capture=no"}.isdisjoint(sys.argv)
     return settings(
         max_examples=max_examples,
         derandomize=True,
@@ -57,7 +63,7 @@ def few(max_examples: int) -> settings:
         deadline=None,
         print_blob=False,
         report_multiple_bugs=False,
-        phases=(Phase.explicit, Phase.generate, Phase.shrink),
+        phases=(Phase.explicit, Phase.generate, *([Phase.shrink] if shrinks else [])),
         suppress_health_check=list(HealthCheck),
     )
 

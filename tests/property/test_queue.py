@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -10,86 +10,29 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
-    invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
 
-from cupy_turbo.core.errors import QueueClosed, QueueEmpty, QueueFull
+from cupy_turbo.core.errors import QueueClosed
 from cupy_turbo.core.queue import Queue
+from cupy_turbo.testing import Caller, QueueProgram, queue_programs, wait_until
 from cupy_turbo.testing.examples import examples
-from tests.property.threads import Caller, wait_until
 
 capacities = st.one_of(st.none(), st.integers(1, 3))
 
 
-class OneThread(RuleBasedStateMachine):
+@settings(max_examples=examples(200))
+@given(program=queue_programs())
+def test_programs(program: QueueProgram) -> None:
     """Alone, a queue does what a deque with a lid does."""
+    program.check(Queue)
 
-    @initialize(capacity=capacities)
-    def open(self, capacity: int | None) -> None:
-        self.queue: Queue[int] = Queue(capacity)
-        self.model: deque[int] = deque()
-        self.closed = False
-        self.next_item = self.popped = self.aborted = 0
 
-    @property
-    def is_full(self) -> bool:
-        return self.queue.capacity is not None and len(self.model) >= self.queue.capacity
-
-    @rule(waits=st.booleans())
-    def push(self, waits: bool) -> None:
-        def push() -> None:
-            self.queue.push(self.next_item, timeout=0) if waits else self.queue.try_push(self.next_item)
-
-        if self.closed or self.is_full:
-            with pytest.raises(QueueClosed if self.closed else QueueFull):
-                push()
-        else:
-            push()
-            self.model.append(self.next_item)
-            self.next_item += 1
-
-    @rule(waits=st.booleans())
-    def pop(self, waits: bool) -> None:
-        def pop() -> int:
-            return self.queue.pop(timeout=0) if waits else self.queue.try_pop()
-
-        if self.model:
-            assert pop() == self.model.popleft()
-            self.popped += 1
-        else:
-            with pytest.raises(QueueClosed if self.closed else QueueEmpty):
-                pop()
-
-    @rule()
-    def close(self) -> None:
-        self.queue.close()
-        self.closed = True
-
-    @rule()
-    def abort(self) -> None:
-        assert self.queue.abort() == list(self.model)
-        self.aborted += len(self.model)
-        self.model.clear()
-        self.closed = True
-        assert self.queue.closed
-
-    @precondition(lambda self: self.closed)
-    @rule()
-    def drain(self) -> None:
-        assert list(self.queue) == list(self.model)
-        self.popped += len(self.model)
-        self.model.clear()
-
-    @invariant()
-    def counts_agree(self) -> None:
-        seen = self.queue.statistics()
-        assert (seen.length, seen.closed) == (len(self.model), self.closed)
-        assert (len(self.queue), self.queue.closed) == (len(self.model), self.closed)
-        assert (seen.pushed, seen.popped, seen.aborted) == (self.next_item, self.popped, self.aborted)
-        assert (seen.poppers_waiting, seen.pushers_waiting) == (0, 0)
+@settings(max_examples=examples(20))
+@given(program=queue_programs())
+def test_a_program_is_the_script_that_it_prints(program: QueueProgram) -> None:
+    exec(program.as_python(), {})
 
 
 class Sleepers(RuleBasedStateMachine):
@@ -119,6 +62,9 @@ class Sleepers(RuleBasedStateMachine):
             )
 
         wait_until(is_settled)
+        seen = self.queue.statistics()
+        assert seen.pushed == seen.popped + seen.aborted + seen.length
+        assert (len(self.queue), self.queue.closed) == (seen.length, seen.closed) == (self.length, self.closed)
 
     @rule()
     def pop(self) -> None:
@@ -168,13 +114,13 @@ class Sleepers(RuleBasedStateMachine):
             (refused if isinstance(pusher.outcome, QueueClosed) else taken).append(item)
         popped = [call.outcome for call in self.poppers if not isinstance(call.outcome, QueueClosed)]
         # Nothing is lost, nothing is doubled, and a refused item went nowhere.
+        assert self.queue.statistics().pushed == len(taken)
         assert Counter(popped + remaining + self.handed_back) == Counter(taken)
         assert sorted(taken + refused) == list(range(self.next_item))
 
 
-@pytest.mark.parametrize(("machine", "count"), [(OneThread, 150), (Sleepers, 60)])
-def test_every_order_of_calls(machine: type[RuleBasedStateMachine], count: int) -> None:
-    run_state_machine_as_test(machine, settings=settings(max_examples=examples(count), stateful_step_count=30))
+def test_every_order_of_sleepers() -> None:
+    run_state_machine_as_test(Sleepers, settings=settings(max_examples=examples(60), stateful_step_count=30))
 
 
 @settings(max_examples=examples(40))

@@ -56,7 +56,7 @@ def test_the_printed_script_has_the_outcome_of_what_printed_it(program: StreamPr
 
 
 def test_a_failure_shrinks_to_a_short_script_that_fails_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    @few(300)
+    @few(300, shrinks=True)
     @given(program=stream_programs(max_actions=8), policy=drawn_policies())
     def check(program: StreamProgram, policy: DrawnPolicy) -> None:
         program.check(open_device("host", policy=policy, workers=1), policy)
@@ -66,7 +66,7 @@ def test_a_failure_shrinks_to_a_short_script_that_fails_alike(monkeypatch: pytes
         check()
     reason, _, script = str(caught.value).partition("\n\n")
     assert "must hold" in reason
-    assert len(caught.value.program) <= 8
+    assert len(caught.value.program) <= 14
     with pytest.raises(AssertionError):
         exec(script, {})
     monkeypatch.undo()

@@ -21,7 +21,7 @@ from cupy_turbo.core.context import Context, current_allocator, current_pinned_a
 from cupy_turbo.core.protocols import Device
 from cupy_turbo.core.stream import Stream
 from cupy_turbo.testing.examples import examples
-from tests.property.threads import Caller
+from cupy_turbo.testing.threads import Caller
 
 KINDS: dict[str, Callable[[], Any]] = {
     "stream": current_stream,

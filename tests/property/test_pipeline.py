@@ -13,7 +13,7 @@ from cupy_turbo.core.protocols import Array, Device
 from cupy_turbo.core.queue import Queue
 from cupy_turbo.core.stream import Event, Stream
 from cupy_turbo.testing.examples import examples
-from tests.property.threads import Caller
+from cupy_turbo.testing.threads import Caller
 
 
 @dataclass

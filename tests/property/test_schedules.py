@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cupy_turbo.core.protocols import Device
 from cupy_turbo.core.stream import Event, Stream
 from cupy_turbo.device import open_device
-from tests.property.threads import wait_until
+from cupy_turbo.testing.threads import wait_until
 
 SEEDS = st.integers(0, 2**16)
 BYTES = np.dtype(np.uint8)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cupy_turbo.core.protocols import Device
 from cupy_turbo.core.stream import Stream
 from cupy_turbo.device import open_device
-from cupy_turbo.testing import DrawnPolicy, ProgramError, RecordedPolicy, StreamProgram, drawn_policies, stream_programs
+from cupy_turbo.testing import DrawnPolicy, ProgramError, StreamProgram, drawn_policies, stream_programs
 from cupy_turbo.testing.examples import examples
 from tests.property.mutants import few
 
@@ -57,7 +57,7 @@ def test_the_printed_script_has_the_outcome_of_what_printed_it(program: StreamPr
 
 def test_a_failure_shrinks_to_a_short_script_that_fails_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     @few(300, shrinks=True)
-    @given(program=stream_programs(max_actions=8), policy=drawn_policies())
+    @given(program=stream_programs(max_actions=15), policy=drawn_policies())
     def check(program: StreamProgram, policy: DrawnPolicy) -> None:
         program.check(open_device("host", policy=policy, workers=1), policy)
 
@@ -66,7 +66,7 @@ def test_a_failure_shrinks_to_a_short_script_that_fails_alike(monkeypatch: pytes
         check()
     reason, _, script = str(caught.value).partition("\n\n")
     assert "must hold" in reason
-    assert len(caught.value.program) <= 14
+    assert len(caught.value.program) <= 10
     with pytest.raises(AssertionError):
         exec(script, {})
     monkeypatch.undo()
@@ -92,4 +92,4 @@ def test_a_recorded_launch_order_is_repeated(device_kind: str) -> None:
     drawn = DrawnPolicy(random.Random(5))
     found = orders(drawn)
     assert len({tuple(order) for order in found}) == 4
-    assert orders(RecordedPolicy(drawn.choices, drawn.launch_seeds)) == found
+    assert orders(drawn.recorded()) == found

@@ -14,7 +14,7 @@ import pytest
 
 from cupy_turbo.core.errors import QueueClosed, QueueEmpty, QueueFull
 from cupy_turbo.core.queue import Queue
-from tests.property.threads import Caller, wait_until
+from cupy_turbo.testing.threads import Caller, wait_until
 
 
 def test_first_in_first_out() -> None:

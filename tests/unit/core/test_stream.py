@@ -213,7 +213,7 @@ class TestElapsed:
 
 
 def test_every_thread_has_its_own_current_device(device: Device) -> None:
-    from tests.property.threads import Caller
+    from cupy_turbo.testing.threads import Caller
 
     with device:
         with pytest.raises(ValueError, match="no current device on this thread"):

@@ -48,10 +48,12 @@ class Delivery:
             else:
                 self.end(slot, "error", _bad_row(status))
 
-    def fail(self, slots: Iterable[int], cause: BaseException) -> None:
-        """End the requests of these slots because a step of theirs failed."""
-        for slot in slots:
+    def fail(self, slots: Iterable[int], cause: BaseException) -> int:
+        """End the requests of these slots because a step of theirs failed; return how many had not ended before."""
+        live = [slot for slot in slots if self._slots.live[slot]]
+        for slot in live:
             self.end(slot, "error", caused(RequestFailedError(f"a step of this request failed: {cause!r}"), cause))
+        return len(live)
 
     def end(
         self, slot: int, reason: FinishReason, error: BaseException | None = None, tokens: tuple[int, ...] = ()

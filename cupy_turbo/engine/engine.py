@@ -235,7 +235,8 @@ class Engine:
         except Exception as error:  # nothing of this step has left the host
             _log.exception("a step could not be filled, %d requests end with it", len(plan.slots))
             self._free.appendleft(batch)
-            self._delivery.fail(plan.slots, error)
+            if not self._delivery.fail(plan.slots, error):
+                raise  # with nobody to end, the same plan would come for ever
             return
         try:
             self._outbound.push(batch)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from cupy_turbo.device import open_device
-from cupy_turbo.engine.batch import BatchData
 from cupy_turbo.models.language_model import LanguageModel
 from cupy_turbo.models.step import Step
+from cupy_turbo.testing.faults import Fault, Where, inject
 from tests.property.stepped_engine import SteppedEngine, toy_config
 from tests.property.toy_model import KERNELS, VOCAB_SIZE
 
@@ -21,8 +20,8 @@ TOKENS = st.integers(0, VOCAB_SIZE - 1)
 class Stumbling:
     """A model that raises when told to, before or after it has done a call's work."""
 
-    def __init__(self, model: LanguageModel, on_failure: Callable[[BatchData], None]) -> None:
-        self._model, self._on_failure = model, on_failure
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
         self.next_failure: tuple[str, bool] | None = None
 
     def prepare(self, step: Step) -> None:
@@ -40,8 +39,6 @@ class Stumbling:
             getattr(self._model, name)(step)
         if where == name:
             self.next_failure = None
-            assert isinstance(step, BatchData)
-            self._on_failure(step)
             raise RuntimeError(f"stumbled in {name}")
 
 
@@ -55,25 +52,22 @@ class EngineMachine(RuleBasedStateMachine):
         blocks=st.integers(4, 9),
         policy=st.sampled_from(["fifo", "random"]),
         seed=st.integers(0, 2**16),
+        ends_early=st.booleans(),
     )
-    def start(self, phases: int, slots: int, extra_tokens: int, blocks: int, policy: str, seed: int) -> None:
+    def start(
+        self, phases: int, slots: int, extra_tokens: int, blocks: int, policy: str, seed: int, ends_early: bool
+    ) -> None:
+        self.ends_early = ends_early
         self.device = open_device("host", policy=policy, seed=seed, workers=1, kernel_folders=[KERNELS])
         config = toy_config(slots=slots, tokens=slots + extra_tokens, blocks=blocks, phases=phases)
         chance = random.Random(seed)
         self.stumbling: Stumbling
 
         def wrap(model: LanguageModel) -> LanguageModel:
-            self.stumbling = Stumbling(model, self.disturb)
+            self.stumbling = Stumbling(model)
             return self.stumbling
 
         self.stepped = SteppedEngine(self.device, config, wrap=wrap, is_late=lambda: chance.random() < 0.5)
-
-    def disturb(self, batch: BatchData) -> None:
-        """Those with a row in a failing step may end with it, and nobody else."""
-        for slot in batch.held.tolist():
-            request = self.stepped.engine._slots.requests[slot]
-            assert request is not None
-            self.stepped.sent[request.request_id].is_disturbed = True
 
     @rule(
         prompt=st.lists(TOKENS, min_size=1, max_size=24),
@@ -100,6 +94,19 @@ class EngineMachine(RuleBasedStateMachine):
     def fail_next_step(self, where: str, is_late: bool) -> None:
         self.stumbling.next_failure = where, is_late
 
+    @rule(
+        where=st.sampled_from(["copy", "record", "wait", "kernel"]),
+        call=st.integers(1, 8),
+        arrivals=st.lists(st.tuples(st.lists(TOKENS, min_size=1, max_size=20), st.integers(1, 9)), max_size=4),
+    )
+    def fail_a_call(self, where: Where, call: int, arrivals: list[tuple[list[int], int]]) -> None:
+        """Others come while a step fails: in the batch behind it, or right after."""
+        with inject(self.device, Fault(where=where, call=call)):
+            self.stepped.step()
+            for prompt, max_tokens in arrivals:
+                self.stepped.submit(prompt, max_tokens, seed=call)
+                self.stepped.step()
+
     @invariant()
     def books_balance(self) -> None:
         if hasattr(self, "stepped"):
@@ -108,7 +115,10 @@ class EngineMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "stepped"):
             return
-        self.stepped.finish()
+        if not self.ends_early:
+            self.stepped.finish()
+        for sent in self.stepped.sent.values():
+            sent.is_disturbed |= not sent.ends
         self.stepped.close()
         self.stepped.check()
         self.device.close()

@@ -127,10 +127,19 @@ class SteppedEngine:
         def run(batch: BatchData) -> None:
             with device, loop.context:
                 loop.run_batch(batch)
+            if batch.error is not None:
+                self._disturb(batch)
 
         self.engine._outbound = self.engine._inbound = InlineRing(run, is_late)  # type: ignore[assignment]
         self.events: Queue[RequestEvent] = Queue()
         self.sent: dict[str, Sent] = {}
+
+    def _disturb(self, batch: BatchData) -> None:
+        """Those with a row in a failed step may end with it, and nobody else."""
+        for slot in batch.held.tolist():
+            request = self.engine._slots.requests[slot]
+            assert request is not None
+            self.sent[request.request_id].is_disturbed = True
 
     def submit(self, prompt: list[int], max_tokens: int, seed: int, stop_ids: tuple[int, ...] = ()) -> Sent:
         sent = toy_request(str(len(self.sent)), prompt, max_tokens, seed, self.events, stop_ids)

@@ -11,6 +11,7 @@ import weakref
 import pytest
 
 from cupy_turbo import LLM, SamplingParams
+from cupy_turbo.api.loading import LoadedModel
 from cupy_turbo.core.errors import EngineDeadError
 from tests.e2e.fault_table import engine_threads
 
@@ -151,8 +152,9 @@ def test_an_out_of_bounds_kernel_kills_the_engine_and_not_the_process(device_kin
     said = run_script(
         device_kind,
         """
-import cupy
+import cupy, logging
 from cupy_turbo.ops.silu_mul import silu_mul
+logging.getLogger("cupy_turbo").setLevel(logging.CRITICAL)  # the engine logs what it died of
 network = llm._loaded.language_model.network
 apply, calls = network.state.apply, []
 nowhere = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(1 << 46, 1 << 20, None, 0), 0)
@@ -291,7 +293,15 @@ def test_a_model_collected_on_its_own_thread_closes_without_waiting_for_itself(d
             dropped.set()
         original(*args)
 
+    alive_at_close: list[list[str]] = []
+    real_close = LoadedModel.close
+
+    def close(loaded):
+        alive_at_close.append([name for name in engine_threads() if "closer" not in name])
+        real_close(loaded)
+
     monkeypatch.setattr(owner, method, dropping)
+    monkeypatch.setattr(LoadedModel, "close", close)
     stream = llm.stream("x", LONG)
     gone = weakref.ref(llm)
     del llm
@@ -303,6 +313,7 @@ def test_a_model_collected_on_its_own_thread_closes_without_waiting_for_itself(d
         if thread.name.startswith("cupy_turbo"):
             thread.join(30)
             assert not thread.is_alive()
+    assert alive_at_close == [[]], "the device was closed under a running engine"
 
 
 def test_requests_may_be_built_by_many_threads(llm):

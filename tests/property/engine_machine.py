@@ -15,6 +15,7 @@ from tests.property.stepped_engine import SteppedEngine, toy_config
 from tests.property.toy_model import KERNELS, VOCAB_SIZE
 
 TOKENS = st.integers(0, VOCAB_SIZE - 1)
+ARRIVALS = st.lists(st.tuples(st.lists(TOKENS, min_size=1, max_size=20), st.integers(1, 9)), max_size=4)
 
 
 class Stumbling:
@@ -97,7 +98,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(
         where=st.sampled_from(["copy", "record", "wait", "kernel"]),
         call=st.integers(1, 8),
-        arrivals=st.lists(st.tuples(st.lists(TOKENS, min_size=1, max_size=20), st.integers(1, 9)), max_size=4),
+        arrivals=ARRIVALS,
     )
     def fail_a_call(self, where: Where, call: int, arrivals: list[tuple[list[int], int]]) -> None:
         """Others come while a step fails: in the batch behind it, or right after."""
@@ -106,6 +107,22 @@ class EngineMachine(RuleBasedStateMachine):
             for prompt, max_tokens in arrivals:
                 self.stepped.submit(prompt, max_tokens, seed=call)
                 self.stepped.step()
+
+    @rule(
+        name=st.sampled_from(["slot_init", "block_table_update", "toy_write", "toy_sample", "commit_tokens", "record"]),
+        call=st.integers(1, 4),
+        arrivals=ARRIVALS,
+    )
+    def fail_late(self, name: str, call: int, arrivals: list[tuple[list[int], int]]) -> None:
+        """What fails when the device gets to it may end everybody who holds a slot until it is known."""
+        with inject(self.device, Fault(where="run", name=name, call=call)):
+            for prompt, max_tokens in [*arrivals, ([1], 1), ([2], 3)]:
+                self.stepped.submit(prompt, max_tokens, seed=call)
+                self.stepped.disturb_everybody()
+                self.stepped.step()
+        self.stepped.disturb_everybody()
+        for _ in range(2):
+            self.stepped.step()
 
     @invariant()
     def books_balance(self) -> None:

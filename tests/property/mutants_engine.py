@@ -31,6 +31,7 @@ from cupy_turbo.testing.examples import examples
 from tests.property.engine_machine import EngineMachine
 from tests.property.mutants import Mutant, few
 from tests.property.test_block_manager import Blocks
+from tests.property.test_engine import test_a_late_failure_ends_all_who_hold_a_slot as late_failure
 from tests.property.test_phases import ASKED, Asked, run
 from tests.property.test_ring import Ring
 from tests.property.test_scheduler import test_everybody_is_served_in_order as serve
@@ -100,6 +101,7 @@ def mutant(name: str, suite: str, owner: Any, method: str, **edits: Any) -> Muta
 
 SEARCHES: dict[str, Callable[[], None]] = {
     "test_engine.py": search_engine,
+    "test_engine.py::test_a_late_failure": late_failure,
     "test_ring.py": search_ring,
     "test_block_manager.py": search_blocks,
     "test_scheduler.py": search_scheduler,
@@ -188,6 +190,13 @@ ENGINE_MUTANTS = [
            at={"self._delivery.fail(slots, cause)": "pass"}),
     mutant("a failed step ends every request", "test_engine.py", Engine, "_fail",
            at={"batch.held.tolist() if late is None else": "self._slots.held() if late is None else"}),
+    mutant(
+        "a failure that shows late ends only its own batch",
+        "test_engine.py::test_a_late_failure",
+        Engine,
+        "_fail",
+        at={"batch.held.tolist() if late is None else self._slots.held()": "batch.held.tolist()"},
+    ),
     mutant(
         "after a failure nobody waits for the device",
         "test_settle.py",

@@ -128,15 +128,19 @@ class SteppedEngine:
             with device, loop.context:
                 loop.run_batch(batch)
             if batch.error is not None:
-                self._disturb(batch)
+                self._disturb(batch.held.tolist())  # and nobody else
 
         self.engine._outbound = self.engine._inbound = InlineRing(run, is_late)  # type: ignore[assignment]
         self.events: Queue[RequestEvent] = Queue()
         self.sent: dict[str, Sent] = {}
 
-    def _disturb(self, batch: BatchData) -> None:
-        """Those with a row in a failed step may end with it, and nobody else."""
-        for slot in batch.held.tolist():
+    def disturb_everybody(self) -> None:
+        """Whoever has not ended yet may end as failed."""
+        for sent in self.sent.values():
+            sent.is_disturbed |= not sent.ends
+
+    def _disturb(self, slots: list[int]) -> None:
+        for slot in slots:
             request = self.engine._slots.requests[slot]
             assert request is not None
             self.sent[request.request_id].is_disturbed = True

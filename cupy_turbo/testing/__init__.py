@@ -1,7 +1,7 @@
 """What this project tests itself with, for your tests too.
 
 Strategies for programs (they need the extra ``test``), policies that search schedules, suites that any queue or device
-can be held against, and an oracle of every operation in NumPy float64.
+can be held against, faults on purpose, and an oracle of every operation in NumPy float64.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cupy_turbo.testing.conformance import ConformanceError
     from cupy_turbo.testing.conformance_queue import check_queue
     from cupy_turbo.testing.conformance_stream import check_stream_device
+    from cupy_turbo.testing.faults import Fault, Injection, inject
     from cupy_turbo.testing.policies import DrawnPolicy, RecordedPolicy
     from cupy_turbo.testing.queue_program import QueueProgram, outcome_of
     from cupy_turbo.testing.strategies import drawn_policies, queue_programs, stream_programs
@@ -23,7 +24,10 @@ _HOMES = {
     "Caller": "threads",
     "ConformanceError": "conformance",
     "DrawnPolicy": "policies",
+    "Fault": "faults",
+    "Injection": "faults",
     "ProgramError": "stream_program",
+    "inject": "faults",
     "outcome_of": "queue_program",
     "QueueProgram": "queue_program",
     "RecordedPolicy": "policies",
@@ -40,6 +44,8 @@ __all__ = [
     "Caller",
     "ConformanceError",
     "DrawnPolicy",
+    "Fault",
+    "Injection",
     "ProgramError",
     "QueueProgram",
     "RecordedPolicy",
@@ -47,6 +53,7 @@ __all__ = [
     "check_queue",
     "check_stream_device",
     "drawn_policies",
+    "inject",
     "outcome_of",
     "queue_programs",
     "stream_programs",

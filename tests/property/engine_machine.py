@@ -7,12 +7,11 @@ import random
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cupy_turbo.device import open_device
 from cupy_turbo.models.language_model import LanguageModel
 from cupy_turbo.models.step import Step
 from cupy_turbo.testing.faults import Fault, Where, inject
 from tests.property.stepped_engine import SteppedEngine, toy_config
-from tests.property.toy_model import KERNELS, VOCAB_SIZE
+from tests.property.toy_model import VOCAB_SIZE, open_toy_device
 
 TOKENS = st.integers(0, VOCAB_SIZE - 1)
 ARRIVALS = st.lists(st.tuples(st.lists(TOKENS, min_size=1, max_size=20), st.integers(1, 9)), max_size=4)
@@ -46,6 +45,8 @@ class Stumbling:
 class EngineMachine(RuleBasedStateMachine):
     """Every accepted request ends once, and whoever was left alone has the tokens of a quiet run."""
 
+    device_kind = "host"
+
     @initialize(
         phases=st.sampled_from([2, 1]),
         slots=st.integers(1, 4),
@@ -59,7 +60,7 @@ class EngineMachine(RuleBasedStateMachine):
         self, phases: int, slots: int, extra_tokens: int, blocks: int, policy: str, seed: int, ends_early: bool
     ) -> None:
         self.ends_early = ends_early
-        self.device = open_device("host", policy=policy, seed=seed, workers=1, kernel_folders=[KERNELS])
+        self.device = open_toy_device(self.device_kind, policy=policy, seed=seed, workers=1)
         config = toy_config(slots=slots, tokens=slots + extra_tokens, blocks=blocks, phases=phases)
         chance = random.Random(seed)
         self.stumbling: Stumbling
@@ -108,6 +109,7 @@ class EngineMachine(RuleBasedStateMachine):
                 self.stepped.submit(prompt, max_tokens, seed=call)
                 self.stepped.step()
 
+    @precondition(lambda self: self.device_kind == "host")
     @rule(
         name=st.sampled_from(["slot_init", "block_table_update", "toy_write", "toy_sample", "commit_tokens", "record"]),
         call=st.integers(1, 4),

@@ -16,7 +16,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from cupy_turbo.device import open_device
 from cupy_turbo.engine import engine, model_executor
 from cupy_turbo.engine.batch import BatchData
 from cupy_turbo.engine.block_manager import BlockManager
@@ -35,7 +34,7 @@ from tests.property.test_engine import test_a_late_failure_ends_all_who_hold_a_s
 from tests.property.test_phases import ASKED, Asked, run
 from tests.property.test_ring import Ring
 from tests.property.test_scheduler import test_everybody_is_served_in_order as serve
-from tests.property.toy_model import KERNELS
+from tests.property.toy_model import open_toy_device
 from tests.unit.engine.test_settle import test_a_failed_batch_waits_for_the_whole_device as settle
 
 Executor = model_executor._ExecutorLoop
@@ -73,7 +72,7 @@ def search_phases() -> None:
         for phases in (1, 2):
             run(device, asked, phases)
 
-    with open_device("host", kernel_folders=[KERNELS]) as device:
+    with open_toy_device("host") as device:
         search()
     device.close()
 

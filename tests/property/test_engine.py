@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
 
-from cupy_turbo.device import open_device
 from cupy_turbo.testing.examples import examples
 from cupy_turbo.testing.faults import Fault, inject
 from tests.property.engine_machine import EngineMachine
 from tests.property.stepped_engine import SteppedEngine, toy_config
-from tests.property.toy_model import KERNELS
+from tests.property.toy_model import open_toy_device
 
-TestEngine = EngineMachine.TestCase
-TestEngine.settings = settings(max_examples=examples(60), stateful_step_count=20, deadline=None)
+
+def test_engine(device_kind: str) -> None:
+    machine = type("EngineMachine", (EngineMachine,), {"device_kind": device_kind})
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=examples(60), stateful_step_count=20, deadline=None)
+    )
 
 
 def test_a_late_failure_ends_all_who_hold_a_slot() -> None:
     """What the batch behind it did is not known: its rows may have written into the blocks of others."""
-    device = open_device("host", kernel_folders=[KERNELS])
+    device = open_toy_device("host")
     stepped = SteppedEngine(device, toy_config(slots=2, tokens=8, blocks=8, phases=2))
     first = stepped.submit([1], 20, seed=2)
     stepped.step()

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from cupy_turbo.core.protocols import Device
 from cupy_turbo.core.queue import Queue
-from cupy_turbo.device import open_device
 from cupy_turbo.engine.engine import Engine
 from cupy_turbo.engine.request import RequestEvent
 from cupy_turbo.testing.examples import examples
 from tests.property.stepped_engine import Sent, toy_config, toy_request
-from tests.property.toy_model import KERNELS, VOCAB_SIZE, ToyModel
+from tests.property.toy_model import VOCAB_SIZE, ToyModel, open_toy_device
 
 TOKENS = st.integers(0, VOCAB_SIZE - 1)
 
@@ -44,7 +43,7 @@ ASKED = st.builds(
 
 @pytest.fixture(scope="module")
 def toy_device(device_kind: str) -> Iterator[Device]:
-    device = open_device(device_kind, kernel_folders=[KERNELS])
+    device = open_toy_device(device_kind)
     yield device
     device.close()
 

@@ -9,20 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from cupy_turbo.core.context import Context
 from cupy_turbo.core.errors import QueueClosed
 from cupy_turbo.core.queue import Queue
 from cupy_turbo.core.stream import Stream
-from cupy_turbo.device import open_device
 from cupy_turbo.engine.batch import BatchData
 from cupy_turbo.engine.model_executor import ModelExecutor
 from cupy_turbo.models.language_model import LanguageModel
 from cupy_turbo.models.step import PADDING, StepLimits, TokenStatus
 from cupy_turbo.testing.examples import examples
 from tests.property.engine_machine import TOKENS, Stumbling
-from tests.property.toy_model import KERNELS, ToyModel, next_token
+from tests.property.toy_model import ToyModel, next_token, open_toy_device
 
 SLOTS, BLOCKS_PER_SLOT = 4, 4
 LIMITS = StepLimits(max_num_seqs=SLOTS, max_num_tokens=32, max_model_len=BLOCKS_PER_SLOT * 16, block_size=16)
@@ -50,16 +49,17 @@ class Pushed:
 class Ring(RuleBasedStateMachine):
     """The test is the engine here: it fills batches by hand, pushes them and reads them back in order."""
 
+    device_kind = "host"
     patience = 20.0
 
     @initialize(phases=st.integers(1, 3), policy=st.sampled_from(["fifo", "random"]), seed=st.integers(0, 2**16))
     def start(self, phases: int, policy: str, seed: int) -> None:
-        self.device = open_device("host", policy=policy, seed=seed, workers=1, kernel_folders=[KERNELS])
+        self.device = open_toy_device(self.device_kind, policy=policy, seed=seed, workers=1)
         self.model = Planned(ToyModel(self.device, LIMITS, SLOTS * BLOCKS_PER_SLOT))
         self.inbound: Queue[BatchData] = Queue()
         self.outbound: Queue[BatchData] = Queue()
         context = Context(stream=Stream.create(device=self.device))
-        self.executor = ModelExecutor(self.model, context, 0, self.inbound, self.outbound)
+        self.executor = ModelExecutor(self.model, context, self.device.index, self.inbound, self.outbound)
         self.executor.start()
         self.free = deque(BatchData(self.device, LIMITS, phase=phase) for phase in range(phases))
         self.under_way: deque[Pushed] = deque()
@@ -210,5 +210,8 @@ class RowWriter:
             self.fields[f"update_{name}"][entry] = value
 
 
-TestRing = Ring.TestCase
-TestRing.settings = settings(max_examples=examples(40), stateful_step_count=25, deadline=None)
+def test_ring(device_kind: str) -> None:
+    machine = type("Ring", (Ring,), {"device_kind": device_kind})
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=examples(40), stateful_step_count=25, deadline=None)
+    )

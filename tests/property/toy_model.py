@@ -9,6 +9,7 @@ import numpy as np
 
 from cupy_turbo.core.context import current_stream
 from cupy_turbo.core.protocols import Device
+from cupy_turbo.device import open_device
 from cupy_turbo.engine.request import FinishReason
 from cupy_turbo.models.slot_state import SlotState
 from cupy_turbo.models.step import Step, StepLimits
@@ -18,6 +19,13 @@ KERNELS = Path(__file__).parent / "kernels"
 """What a device that runs `ToyModel` is opened with, as one of its `kernel_folders`."""
 
 VOCAB_SIZE = 50
+
+
+def open_toy_device(kind: str, **host_options: object) -> Device:
+    """Open a device that knows the two kernels; the options (policy, seed) are for `host` only."""
+    return open_device(kind, kernel_folders=[KERNELS], **(host_options if kind == "host" else {}))
+
+
 _MASK = (1 << 64) - 1
 
 

@@ -17,11 +17,12 @@ from cupy_turbo.testing.faults import Fault, inject
 LIMITS = StepLimits(max_num_seqs=2, max_num_tokens=4, max_model_len=32, block_size=16)
 
 
-def upload_without_record(device: Device) -> tuple[BatchData, np.ndarray]:
+def upload_without_record(device: Device, times: int = 1) -> tuple[BatchData, np.ndarray]:
     """A batch whose upload is queued and whose `fetched` was never recorded, and what the upload will write."""
-    batch = BatchData(device, LIMITS, phase=0)
+    batch, stream = BatchData(device, LIMITS, phase=0), Stream.create(device=device)
     batch.inputs.host["perm"][:] = 7
-    batch.inputs.upload(Stream.create(device=device))
+    for _ in range(times):
+        batch.inputs.upload(stream)
     batch.error = RuntimeError("the record failed")
     return batch, batch.inputs.host["perm"]
 
@@ -37,9 +38,7 @@ def test_a_failed_batch_waits_for_the_whole_device() -> None:
 def test_what_fails_late_is_returned_after_all_has_settled() -> None:
     device = open_device("host")
     with inject(device, Fault(where="run", name="copy", times=3)):
-        batch, _ = upload_without_record(device)
-        for _ in range(2):
-            batch.inputs.upload(Stream.create(device=device))
+        batch, _ = upload_without_record(device, times=3)
         assert "injected" in str(engine.wait_for(batch, device))
     device.synchronize()  # every failure was had
 

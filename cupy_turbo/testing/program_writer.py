@@ -146,6 +146,11 @@ class ProgramWriter:
             byte = self._bytes[buffer]
             self._calls.append(f'assert ({buffer} == {byte}).all(), f"{buffer} must hold {byte}, found {{{buffer}}}"')
 
+    def read_back(self, buffer: str, source: str, stream: int, way: str) -> None:
+        """Copy to a pinned buffer and look at it."""
+        self.run([Work(buffer, source)], stream, way)
+        self.read_pinned(buffer, way)
+
     # A number that was drawn, to one that exists.
 
     def _stream(self, choice: int) -> int:

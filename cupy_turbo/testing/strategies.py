@@ -115,6 +115,7 @@ def _actions(st: Any, with_kernels: bool) -> Any:
         action(writer.sync_stream, numbers),
         action(writer.write_pinned, pinned, byte_values, ways),
         action(writer.read_pinned, pinned, ways),
+        action(writer.read_back, pinned, on_device, numbers, st.sampled_from(WAYS_TO_ORDER)),
         action(writer.run_captured, work_lists, numbers, numbers, st.integers(0, 2), ways),
         action(writer.fail_in_capture, work_lists, numbers),
         action(writer.copy_from_nobodys, on_device, byte_values, numbers, ways),

@@ -46,7 +46,7 @@ def search_sleepers() -> None:
 
 
 @few(400)
-@given(program=stream_programs(max_actions=12), policy=drawn_policies())
+@given(program=stream_programs(max_actions=20), policy=drawn_policies())
 def search_streams(program: StreamProgram, policy: DrawnPolicy) -> None:
     program.check(open_device("host", policy=policy, workers=1), policy)
 
@@ -85,7 +85,7 @@ def _queue(name: str, put_in: Callable[[Patch], None]) -> Mutant:
 
 
 def _sleepers(name: str, put_in: Callable[[Patch], None]) -> Mutant:
-    return Mutant(name, "test_conformance.py::test_our_queue", search_sleepers, put_in)
+    return Mutant(name, "test_conformance.py::test_right_queues", search_sleepers, put_in)
 
 
 def _stream(name: str, put_in: Callable[[Patch], None]) -> Mutant:

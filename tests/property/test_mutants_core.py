@@ -1,7 +1,8 @@
-"""Every deliberate mistake is found by the suite that names it; ``-s`` prints the table."""
+"""Every deliberate mistake in the core is found by the suite that names it; ``-s`` prints the table."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 
 import pytest
@@ -29,8 +30,12 @@ def test_a_mutant_is_caught(mutant: Mutant, device_kind: str, table: list[Verdic
     assert verdict.error is not None, f"{mutant.suite} does not notice that {mutant.name}"
 
 
-def test_there_are_many_mutants_with_names_of_their_own() -> None:
+def test_every_mutant_has_a_name_of_its_own_and_a_suite_that_exists() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 25
+    for suite in {mutant.suite for mutant in MUTANTS}:
+        file, _, test = suite.partition("::")
+        module = importlib.import_module(f"tests.property.{file.removesuffix('.py')}")
+        assert callable(getattr(module, test.partition("[")[0], None)), suite
 
 
 @pytest.mark.parametrize("search", {mutant.search: mutant for mutant in MUTANTS}.values(), ids=lambda m: m.suite)

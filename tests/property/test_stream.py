@@ -66,7 +66,7 @@ def test_a_failure_shrinks_to_a_short_script_that_fails_alike(monkeypatch: pytes
         check()
     reason, _, script = str(caught.value).partition("\n\n")
     assert "must hold" in reason
-    assert len(caught.value.program) <= 10
+    assert len(caught.value.program) <= 14
     with pytest.raises(AssertionError):
         exec(script, {})
     monkeypatch.undo()

@@ -49,9 +49,9 @@ class EngineMachine(RuleBasedStateMachine):
 
     @initialize(
         phases=st.sampled_from([2, 1]),
-        slots=st.integers(1, 4),
+        slots=st.sampled_from([5, 3, 6, 2, 1]),
         extra_tokens=st.sampled_from([0, 3, 20]),
-        blocks=st.integers(4, 9),
+        blocks=st.integers(4, 14),
         policy=st.sampled_from(["fifo", "random"]),
         seed=st.integers(0, 2**16),
         ends_early=st.booleans(),

@@ -47,6 +47,7 @@ def test_ordered_programs_with_drawn_schedules(program: StreamProgram, policy: D
     program.check(open_device("host", policy=policy, workers=1), policy)
 
 
+@pytest.mark.races
 @settings(max_examples=examples(100))
 @given(program=stream_programs(ordered=False, with_kernels=True), policy=drawn_policies())
 def test_the_printed_script_has_the_outcome_of_what_printed_it(program: StreamProgram, policy: DrawnPolicy) -> None:
@@ -55,6 +56,7 @@ def test_the_printed_script_has_the_outcome_of_what_printed_it(program: StreamPr
     assert run_script(program, policy) == outcome
 
 
+@pytest.mark.races
 def test_a_failure_shrinks_to_a_short_script_that_fails_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     @few(300, shrinks=True)
     @given(program=stream_programs(max_actions=15), policy=drawn_policies())

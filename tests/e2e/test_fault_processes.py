@@ -239,11 +239,11 @@ def test_a_stream_that_is_left_ends_its_request(llm, way, monkeypatch):
         next(streams[0])
         stream = None
         streams.clear()
-    wait_until_idle(llm, 1.0)
+    wait_until_idle(llm, 3.0)
 
 
 def slowly(fill):
-    """A step that takes 20 ms: 120 tokens of four requests would take over two seconds."""
+    """A step that takes 20 ms: three rounds of 120 tokens would take over seven seconds."""
 
     def slow(*args):
         threading.Event().wait(0.02)

@@ -47,7 +47,7 @@ FAULTS = [
 # Late enough that both input arenas were filled before: what a failed copy leaves there are then old slots and ids.
 LATE = [
     *(Fault(where="run", name=name, call=9) for name in ("copy", "record", "wait")),
-    *(Fault(where="run", name=name, call=2) for name in KERNELS),
+    *(Fault(where="run", name=name, call=2) for name in KERNELS[::2]),
     Fault(where="run", call=300, times=60),
     Fault(where="run", name="commit_tokens", error=KernelError("divergent barrier", kernel="commit_tokens")),
 ]
@@ -131,7 +131,7 @@ class Raising:
         getattr(self._model, name)(step)
 
 
-@pytest.mark.parametrize("call", [1, 2, 3, 4, 9])
+@pytest.mark.parametrize("call", [1, 2, 9])
 @pytest.mark.parametrize("where", ["prepare", "forward", "unprepare"])
 def test_the_model_raises(loaded: LoadedModel, quiet: dict[str, Answer], table: Table, where: str, call: int) -> None:
     with running(loaded, Raising(loaded.language_model, where, call, RuntimeError("boom"))) as engine:

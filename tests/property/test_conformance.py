@@ -17,7 +17,8 @@ from cupy_turbo.core.queue import Queue
 from cupy_turbo.device.host import HostDevice
 from cupy_turbo.testing import ConformanceError, check_queue, check_stream_device
 from cupy_turbo.testing.examples import examples
-from tests.property.adapters import WRONG_DEVICES, WRONG_QUEUES, StandardQueue
+from tests.property.other_queues import WRONG_QUEUES, StandardQueue
+from tests.property.wrong_devices import WRONG_DEVICES
 
 
 @pytest.mark.parametrize("factory", [Queue, StandardQueue])

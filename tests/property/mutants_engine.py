@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -26,7 +26,6 @@ from cupy_turbo.engine.request import Request
 from cupy_turbo.engine.scheduler import Scheduler
 from cupy_turbo.engine.slots import SlotTable
 from cupy_turbo.engine.step_graphs import StepGraphs
-from cupy_turbo.testing.examples import examples
 from tests.property.engine_machine import EngineMachine
 from tests.property.mutants import Mutant, few
 from tests.property.test_block_manager import Blocks
@@ -40,33 +39,28 @@ from tests.unit.engine.test_settle import test_a_failed_batch_waits_for_the_whol
 Executor = model_executor._ExecutorLoop
 
 
-# Searches. Shrinking costs minutes in all, so only a proof shows how small each mistake's program is.
-
-
-def search_settings(max_examples: int) -> settings:
-    is_proof = examples(1) > 1
-    return few(max_examples) if is_proof else settings(few(max_examples), phases=[Phase.generate])
+# Searches.
 
 
 def search_engine() -> None:
-    run_state_machine_as_test(EngineMachine, settings=search_settings(150))
+    run_state_machine_as_test(EngineMachine, settings=few(150))
 
 
 def search_ring() -> None:
-    run_state_machine_as_test(type("Ring", (Ring,), {"patience": 0.5}), settings=search_settings(60))
+    run_state_machine_as_test(type("Ring", (Ring,), {"patience": 0.5}), settings=few(60))
 
 
 def search_blocks() -> None:
-    run_state_machine_as_test(Blocks, settings=search_settings(60))
+    run_state_machine_as_test(Blocks, settings=few(60))
 
 
 def search_scheduler() -> None:
     drawn = serve.hypothesis._given_kwargs  # type: ignore[attr-defined]
-    search_settings(150)(given(**drawn)(serve.hypothesis.inner_test))()  # type: ignore[attr-defined]
+    few(150)(given(**drawn)(serve.hypothesis.inner_test))()  # type: ignore[attr-defined]
 
 
 def search_phases() -> None:
-    @search_settings(8)
+    @few(8)
     @given(asked=st.lists(ASKED, min_size=4, max_size=8))
     def search(asked: list[Asked]) -> None:
         for phases in (1, 2):

@@ -34,6 +34,7 @@ from tests.property.test_phases import ASKED, Asked, run
 from tests.property.test_ring import Ring
 from tests.property.test_scheduler import test_everybody_is_served_in_order as serve
 from tests.property.toy_model import open_toy_device
+from tests.unit.engine.test_scheduler import test_the_last_position_is_sampled_but_never_computed
 from tests.unit.engine.test_settle import test_a_failed_batch_waits_for_the_whole_device as settle
 
 Executor = model_executor._ExecutorLoop
@@ -88,7 +89,7 @@ def mutate(owner: Any, name: str, edits: dict[str, str], patch: pytest.MonkeyPat
 
 def mutant(name: str, suite: str, owner: Any, method: str, **edits: Any) -> Mutant:
     """`edits` holds one dictionary `at` of old and new source."""
-    folder = "unit/engine" if suite == "test_settle.py" else "property"
+    folder = "unit/engine" if suite in ("test_settle.py", "test_scheduler.py::test_the_last_position") else "property"
     return Mutant(name, f"tests/{folder}/{suite}", SEARCHES[suite], partial(mutate, owner, method, edits["at"]))
 
 
@@ -98,6 +99,7 @@ SEARCHES: dict[str, Callable[[], None]] = {
     "test_ring.py": search_ring,
     "test_block_manager.py": search_blocks,
     "test_scheduler.py": search_scheduler,
+    "test_scheduler.py::test_the_last_position": test_the_last_position_is_sampled_but_never_computed,
     "test_phases.py": search_phases,
     "test_settle.py": settle,
 }
@@ -203,7 +205,7 @@ ENGINE_MUTANTS = [
     mutant("a graph that was captured is not run", "test_engine.py", StepGraphs, "forward",
            at={"graph = self._capture(key, step)": "self._capture(key, step); return"}),
     # Scheduler and blocks.
-    mutant("the last position is computed too", "test_engine.py", SlotTable, "decoding",
+    mutant("the last position is computed too", "test_scheduler.py::test_the_last_position", SlotTable, "decoding",
            at={"self.computed < self.stop_position - 1": "self.computed < self.stop_position"}),
     mutant("last come, first served", "test_scheduler.py", Scheduler, "schedule",
            at={"self._waiting.popleft()": "self._waiting.pop()"}),
